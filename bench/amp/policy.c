@@ -153,18 +153,14 @@ const char *ab_tristate_text(ab_tristate value) {
     return texts[value];
 }
 
-const char *ab_policy_cast_text(const ab_policy *policy) {
-    if (policy->cast_model_type == AB_CAST_none) return NULL;
-    return policy->cast_model_type == AB_CAST_fp32 ? "fp32" : policy->half->name;
-}
-
-static ab_status parse_bool(const char *property, const char *text, bool *value) {
+static ab_status parse_bool(const ab_policy *policy, const char *property, const char *text, bool *value) {
     if (strcmp(text, "True") == 0 || strcmp(text, "true") == 0)
         *value = true;
     else if (strcmp(text, "False") == 0 || strcmp(text, "false") == 0)
         *value = false;
     else
-        return ab_fail(AB_USAGE, "--set %s: expected True, False or None, found '%s'", property, text);
+        return ab_fail(AB_USAGE, "%s %s: expected True, False or None, found '%s'", policy->option, property,
+                       text);
     return AB_OK;
 }
 
@@ -181,15 +177,15 @@ static ab_status parse_cast(const ab_policy *policy, const char *property, const
     for (size_t i = 0; i < AB_COUNT_OF(half_names); i++)
         if (strcmp(value, half_names[i]) == 0) *cast = AB_CAST_half;
     if (*cast == AB_CAST_none && !known)
-        return ab_fail(AB_USAGE, "--set %s: expected fp32, half, fp16, bf16 or False, found '%s'", property,
-                       value);
+        return ab_fail(AB_USAGE, "%s %s: expected fp32, half, fp16, bf16 or False, found '%s'",
+                       policy->option, property, value);
     if (*cast != AB_CAST_half || strcmp(value, "half") == 0) return AB_OK;
     const ab_format *format;
     const char *dot = strrchr(value, '.');
     AB_TRY(ab_format_find(dot ? dot + 1 : value, &format));
     if (format == policy->half) return AB_OK;
-    return ab_fail(AB_USAGE, "--set %s=%s contradicts --half %s; choose the format with --half", property,
-                   value, policy->half->name);
+    return ab_fail(AB_USAGE, "%s %s=%s contradicts --half %s; choose the format with --half", policy->option,
+                   property, value, policy->half->name);
 }
 
 static ab_status set_cast_model_type(ab_policy *policy, const char *value) {
@@ -198,9 +194,9 @@ static ab_status set_cast_model_type(ab_policy *policy, const char *value) {
     if (policy->patch_torch_functions && cast == AB_CAST_half)
         return ab_fail(
             AB_USAGE,
-            "--set cast_model_type=%s: %s casts around functions and keeps the weights in fp32; use O2 or "
+            "%s cast_model_type=%s: %s casts around functions and keeps the weights in fp32; use O2 or "
             "O3 to cast the model",
-            value, policy->level);
+            policy->option, value, policy->level);
     policy->cast_model_type = cast;
     return AB_OK;
 }
@@ -212,13 +208,13 @@ static bool casts_functions(const ab_policy *policy) {
 
 static ab_status set_patch_torch_functions(ab_policy *policy, const char *value) {
     bool patch;
-    AB_TRY(parse_bool("patch_torch_functions", value, &patch));
+    AB_TRY(parse_bool(policy, "patch_torch_functions", value, &patch));
     if (patch && !casts_functions(policy))
         return ab_fail(
             AB_USAGE,
-            "--set patch_torch_functions=True: only level O1 casts around functions, found level %s; choose "
+            "%s patch_torch_functions=True: only level O1 casts around functions, found level %s; choose "
             "--levels O1",
-            policy->level);
+            policy->option, policy->level);
     policy->patch_torch_functions = patch;
     return AB_OK;
 }
@@ -227,11 +223,11 @@ static ab_status set_keep_batchnorm_fp32(ab_policy *policy, const char *value) {
     if (casts_functions(policy))
         return ab_fail(
             AB_USAGE,
-            "--set keep_batchnorm_fp32=%s: at %s batch norm follows its input and its parameters stay fp32; "
+            "%s keep_batchnorm_fp32=%s: at %s batch norm follows its input and its parameters stay fp32; "
             "leave it None, or use O2",
-            value, policy->level);
+            policy->option, value, policy->level);
     bool keep;
-    AB_TRY(parse_bool("keep_batchnorm_fp32", value, &keep));
+    AB_TRY(parse_bool(policy, "keep_batchnorm_fp32", value, &keep));
     policy->keep_batchnorm_fp32 = keep ? AB_TRI_true : AB_TRI_false;
     return AB_OK;
 }
@@ -240,17 +236,19 @@ static ab_status set_master_weights(ab_policy *policy, const char *value) {
     if (casts_functions(policy) || policy->weights_read_as_half)
         return ab_fail(
             AB_USAGE,
-            "--set master_weights=%s: at %s the weights are fp32 already, so masters mean nothing; leave it "
+            "%s master_weights=%s: at %s the weights are fp32 already, so masters mean nothing; leave it "
             "None, or use O2",
-            value, policy->level);
+            policy->option, value, policy->level);
     bool master;
-    AB_TRY(parse_bool("master_weights", value, &master));
+    AB_TRY(parse_bool(policy, "master_weights", value, &master));
     policy->master_weights = master ? AB_TRI_true : AB_TRI_false;
     return AB_OK;
 }
 
 static ab_status set_loss_scale(ab_policy *policy, const char *value) {
-    return ab_loss_scale_parse("--set loss_scale", value, &policy->loss_scale);
+    char name[48];
+    ab_text_show(name, sizeof name, "%s loss_scale", policy->option);
+    return ab_loss_scale_parse(name, value, &policy->loss_scale);
 }
 
 /* Format of the model's outputs; at levels that cast the model, None means fp32. */
@@ -264,15 +262,15 @@ static ab_status set_num_losses(ab_policy *policy, const char *value) {
     const long number = strtol(value, &end, 10);
     if (end == value || *end != '\0' || number < 1 || number > AB_POLICY_LOSSES)
         return ab_fail(
-            AB_USAGE, "--set num_losses: expected a number of loss scalers from 1 to %d, found '%s'%s",
-            (int)AB_POLICY_LOSSES, value,
+            AB_USAGE, "%s num_losses: expected a number of loss scalers from 1 to %d, found '%s'%s",
+            policy->option, (int)AB_POLICY_LOSSES, value,
             number < 1 && end != value ? " (apex: scale_loss raises IndexError: list index out of range)"
                                        : "");
     if (number > 1 && strchr(policy->level, ':'))
         return ab_fail(AB_USAGE,
-                       "--set num_losses=%s: a scaler per loss is apex's; %s divides all gradients by one "
+                       "%s num_losses=%s: a scaler per loss is apex's; %s divides all gradients by one "
                        "scale; use O1 or O2",
-                       value, policy->level);
+                       policy->option, value, policy->level);
     policy->num_losses = (int)number;
     return AB_OK;
 }
@@ -282,8 +280,8 @@ static ab_status parse_format(const ab_policy *policy, const char *name, const c
                               ab_cast_model *format) {
     AB_TRY(parse_cast(policy, name, value, format));
     if (*format != AB_CAST_none) return AB_OK;
-    return ab_fail(AB_USAGE, "--set %s: expected half, %s or fp32, found '%s'", name, policy->half->name,
-                   value);
+    return ab_fail(AB_USAGE, "%s %s: expected half, %s or fp32, found '%s'", policy->option, name,
+                   policy->half->name, value);
 }
 
 /* A separate format for running mean and variance. */
@@ -314,32 +312,114 @@ static ab_status set_math(ab_policy *policy, const char *value) {
     policy->tf32 = strcmp(value, "tf32") == 0;
     policy->tf32_set = true;
     if (policy->tf32 || strcmp(value, "ieee") == 0) return AB_OK;
-    return ab_fail(AB_USAGE, "--set math: expected ieee or tf32, found '%s'", value);
+    return ab_fail(AB_USAGE, "%s math: expected ieee or tf32, found '%s'", policy->option, value);
 }
 
 static ab_status set_enabled(ab_policy *policy, const char *value) {
-    return parse_bool("enabled", value, &policy->enabled);
+    return parse_bool(policy, "enabled", value, &policy->enabled);
 }
+
+/* apex prints from 1 on; its 2 lists every cast of a function, which `ampbench plan` does. */
+static ab_status set_verbosity(ab_policy *policy, const char *value) {
+    const bool known = strcmp(value, "0") == 0 || strcmp(value, "1") == 0;
+    if (!known)
+        return ab_fail(AB_USAGE,
+                       "%s verbosity: expected 0 (silent) or 1 (what apex prints), found '%s'; `ampbench "
+                       "plan` lists the casts",
+                       policy->option, value);
+    policy->verbosity = value[0] - '0';
+    if (policy->verbosity == 0 || !strchr(policy->level, ':')) return AB_OK;
+    return ab_fail(AB_USAGE,
+                   "%s verbosity=1: apex's lines are for apex's levels, found %s; name the level: "
+                   "--set O2:verbosity=1",
+                   policy->option, policy->level);
+}
+
+/* ---- values as text: what the setter would take; NULL: None -------------------------------------- */
+
+static const char *tristate_or_none(ab_tristate value) {
+    return value == AB_TRI_none ? NULL : ab_tristate_text(value);
+}
+
+static const char *cast_text(const ab_policy *policy, ab_cast_model cast) {
+    if (cast == AB_CAST_none) return NULL;
+    return cast == AB_CAST_fp32 ? "fp32" : policy->half->name;
+}
+
+static const char *bool_text(bool value) { return value ? "True" : "False"; }
+
+const char *ab_policy_cast_text(const ab_policy *policy) {
+    return cast_text(policy, policy->cast_model_type);
+}
+
+/* Of a property that was None at the level and is not a format: apex's False. */
+static const char *cast_model_type_of(const ab_policy *policy) {
+    const char *text = ab_policy_cast_text(policy);
+    return text ? text : "False";
+}
+static const char *patch_torch_functions_of(const ab_policy *policy) {
+    return bool_text(policy->patch_torch_functions);
+}
+static const char *keep_batchnorm_fp32_of(const ab_policy *policy) {
+    return tristate_or_none(policy->keep_batchnorm_fp32);
+}
+static const char *master_weights_of(const ab_policy *policy) {
+    return tristate_or_none(policy->master_weights);
+}
+static const char *cast_model_outputs_of(const ab_policy *policy) {
+    return cast_text(policy, policy->cast_model_outputs);
+}
+static const char *num_losses_of(const ab_policy *policy) {
+    static const char *const numbers[AB_POLICY_LOSSES + 1] = {"0", "1", "2", "3", "4", "5", "6", "7", "8"};
+    return numbers[policy->num_losses];
+}
+static const char *batch_norm_statistics_of(const ab_policy *policy) {
+    return cast_text(policy, policy->batch_norm_statistics);
+}
+static const char *optimizer_state_of(const ab_policy *policy) {
+    const ab_format *format = policy->keep.state_format;
+    return !policy->keep.state_set ? NULL : format ? format->name : "weights";
+}
+static const char *ema_format_of(const ab_policy *policy) {
+    return policy->keep.ema_set ? policy->keep.ema_format->name : NULL;
+}
+static const char *math_of(const ab_policy *policy) {
+    return !policy->tf32_set ? NULL : policy->tf32 ? "tf32" : "ieee";
+}
+static const char *enabled_of(const ab_policy *policy) { return bool_text(policy->enabled); }
+
+/* ---- the list of properties -------------------------------------------------------------------- */
 
 typedef struct property {
     const char *name;
     ab_status (*set)(ab_policy *policy, const char *value);
+    const char *(*get)(const ab_policy *policy); /* NULL: not part of a label */
 } property;
 
+/* loss_scale is a column and a part of the id of its own; verbosity changes no training. */
 static const property properties[] = {
-    {"cast_model_type", set_cast_model_type},
-    {"patch_torch_functions", set_patch_torch_functions},
-    {"keep_batchnorm_fp32", set_keep_batchnorm_fp32},
-    {"master_weights", set_master_weights},
-    {"loss_scale", set_loss_scale},
-    {"cast_model_outputs", set_cast_model_outputs},
-    {"num_losses", set_num_losses},
-    {"batch_norm_statistics", set_batch_norm_statistics},
-    {"optimizer_state", set_optimizer_state},
-    {"ema_format", set_ema_format},
-    {"math", set_math},
-    {"enabled", set_enabled},
+    {"cast_model_type", set_cast_model_type, cast_model_type_of},
+    {"patch_torch_functions", set_patch_torch_functions, patch_torch_functions_of},
+    {"keep_batchnorm_fp32", set_keep_batchnorm_fp32, keep_batchnorm_fp32_of},
+    {"master_weights", set_master_weights, master_weights_of},
+    {"loss_scale", set_loss_scale, NULL},
+    {"cast_model_outputs", set_cast_model_outputs, cast_model_outputs_of},
+    {"num_losses", set_num_losses, num_losses_of},
+    {"batch_norm_statistics", set_batch_norm_statistics, batch_norm_statistics_of},
+    {"optimizer_state", set_optimizer_state, optimizer_state_of},
+    {"ema_format", set_ema_format, ema_format_of},
+    {"math", set_math, math_of},
+    {"verbosity", set_verbosity, NULL},
+    {"enabled", set_enabled, enabled_of},
 };
+
+bool ab_policy_is_property(const char *item) {
+    const size_t length = strcspn(item, "=");
+    for (size_t i = 0; i < AB_COUNT_OF(properties); i++)
+        if (strlen(properties[i].name) == length && strncmp(item, properties[i].name, length) == 0)
+            return true;
+    return false;
+}
 
 /* MindSpore's build_train_network accepts no other keyword. */
 static ab_status check_mindspore(const ab_policy *policy, const char *name) {
@@ -348,9 +428,9 @@ static ab_status check_mindspore(const ab_policy *policy, const char *name) {
     for (size_t i = 0; i < AB_COUNT_OF(allowed); i++)
         if (strcmp(name, allowed[i]) == 0) return AB_OK;
     return ab_fail(AB_USAGE,
-                   "--set %s: %s may override only cast_model_type, keep_batchnorm_fp32 and loss_scale (its "
+                   "%s %s: %s may override only cast_model_type, keep_batchnorm_fp32 and loss_scale (its "
                    "loss_scale_manager); MindSpore raises ValueError for others",
-                   name, policy->level);
+                   policy->option, name, policy->level);
 }
 
 static ab_status apply_override(ab_policy *policy, const char *text) {
@@ -358,7 +438,7 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
     const char *names[AB_COUNT_OF(properties)];
     char name[64];
     ab_text_show(name, sizeof name, "%.*s", equals ? (int)(equals - text) : (int)strlen(text), text);
-    if (!equals) return ab_fail(AB_USAGE, "--set: expected property=value, found '%s'", text);
+    if (!equals) return ab_fail(AB_USAGE, "%s: expected property=value, found '%s'", policy->option, text);
     for (size_t i = 0; i < AB_COUNT_OF(properties); i++) {
         names[i] = properties[i].name;
         if (strcmp(name, properties[i].name) != 0) continue;
@@ -369,10 +449,10 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
     return ab_fail(
         AB_USAGE,
-        "--set: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
+        "%s: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
         "master_weights, loss_scale, cast_model_outputs, num_losses, batch_norm_statistics, optimizer_state, "
-        "ema_format, math, enabled)",
-        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        "ema_format, math, verbosity, enabled)",
+        policy->option, name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* enabled=False leaves model, optimizer and loss as they are: fp32. */
@@ -384,8 +464,7 @@ static void disable(ab_policy *policy) {
     policy->loss_scale = ab_loss_scale_fixed(1);
 }
 
-ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const char *const *overrides,
-                            int count, ab_policy *policy) {
+static ab_status preset(const ab_level *level, const ab_format *half, ab_policy *policy) {
     *policy = (ab_policy){
         .cast_model_type = level->cast_model_type,
         .patch_torch_functions = level->patch_torch_functions == AB_TRI_true,
@@ -398,8 +477,39 @@ ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const 
         .num_losses = 1,
     };
     ab_text_exact(policy->level, sizeof policy->level, "%s", level->name);
-    AB_TRY(ab_loss_scale_parse("levels.def", level->loss_scale, &policy->loss_scale));
+    return ab_loss_scale_parse("levels.def", level->loss_scale, &policy->loss_scale);
+}
+
+/* "O2", or "O2:keep_batchnorm_fp32=False,master_weights=False": what differs from the level's row. */
+static void write_label(const ab_policy *row, ab_policy *policy) {
+    char *label = policy->label;
+    ab_text_exact(label, AB_POLICY_LABEL, "%s", policy->level);
+    char separator = ':';
+    for (size_t i = 0; i < AB_COUNT_OF(properties); i++) {
+        const property *p = &properties[i];
+        const bool shown = p->get && (policy->enabled || p->set == set_enabled);
+        const char *own = shown ? p->get(policy) : NULL, *usual = shown ? p->get(row) : NULL;
+        if (!own || (usual && strcmp(own, usual) == 0)) continue;
+        ab_text_append(label, AB_POLICY_LABEL, "%c%s=%s", separator, p->name, own);
+        separator = ',';
+    }
+}
+
+ab_status ab_policy_resolve_entry(const ab_level *level, const ab_format *half, const char *const *overrides,
+                                  int count, const char *const *own, int own_count, ab_policy *policy) {
+    ab_policy row;
+    AB_TRY(preset(level, half, &row));
+    *policy = row;
+    policy->option = "--set";
     for (int i = 0; i < count; i++) AB_TRY(apply_override(policy, overrides[i]));
+    policy->option = "--levels";
+    for (int i = 0; i < own_count; i++) AB_TRY(apply_override(policy, own[i]));
     if (!policy->enabled) disable(policy);
+    write_label(&row, policy);
     return AB_OK;
+}
+
+ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const char *const *overrides,
+                            int count, ab_policy *policy) {
+    return ab_policy_resolve_entry(level, half, overrides, count, NULL, 0, policy);
 }

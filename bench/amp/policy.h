@@ -12,7 +12,8 @@ AB_BEGIN_DECLS
 
 typedef enum ab_cast_model { AB_CAST_none, AB_CAST_fp32, AB_CAST_half } ab_cast_model;
 
-enum { AB_POLICY_LOSSES = 8 }; /* loss scalers at most */
+enum { AB_POLICY_LOSSES = 8 };  /* loss scalers at most */
+enum { AB_POLICY_LABEL = 320 }; /* bytes: a level's name and every property */
 
 /* Python's None, False, True. */
 typedef enum ab_tristate { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tristate;
@@ -37,6 +38,9 @@ typedef struct ab_keep {
 
 typedef struct ab_policy {
     char level[24];
+    char label[AB_POLICY_LABEL]; /* the level and what overrides changed of its row, but for the loss scale:
+                                    "O3:keep_batchnorm_fp32=True"; an item of --levels */
+    const char *option;          /* that the overrides come from, for messages; static */
     ab_cast_model cast_model_type;
     bool patch_torch_functions;
     ab_tristate keep_batchnorm_fp32, master_weights;
@@ -50,6 +54,7 @@ typedef struct ab_policy {
                                             parameters */
     bool tf32, tf32_set; /* fp32 products of a GPU in TF32; by an override, which beats --math */
     bool enabled;
+    int verbosity;      /* 1: apex's lines on stderr */
     int num_losses;     /* loss scalers; 1: one for the sum of all losses */
     const char *layers; /* "conv1=fp32,block.*.attn=half": layer overrides; borrowed; NULL: none */
 } ab_policy;
@@ -92,6 +97,14 @@ const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
  * error for the combination and gives the remedy. */
 AB_MUST_CHECK ab_status ab_policy_resolve(const ab_level *level, const ab_format *half,
                                           const char *const *overrides, int count, ab_policy *policy);
+
+/* The same; then the overrides of an entry of --levels, after and above those. */
+AB_MUST_CHECK ab_status ab_policy_resolve_entry(const ab_level *level, const ab_format *half,
+                                                const char *const *overrides, int count,
+                                                const char *const *own, int own_count, ab_policy *policy);
+
+/* Whether `item` begins with a property's name and "=" or is one. */
+bool ab_policy_is_property(const char *item);
 
 const char *ab_tristate_text(ab_tristate value); /* "None", "False", "True" */
 /* The cast_model_type: "fp32", the half format's name, or NULL for None. */

@@ -7,6 +7,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -123,7 +124,8 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis
     *t = (trial){.outcome = NOT_TRIED};
     if (diagnosis->verdict[0].remedy.options == 0) return AB_OK;
     join(&diagnosis->verdict[0], t->options, sizeof t->options);
-    char *levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
+    char *levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,",
+                               ab_cell_label(diagnosis->found.facts.cell));
     if (!levels) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     ab_print(stderr, "diagnose: training %s at level %s to confirm\n", t->options, level);
     ab_status status = train(document, diagnosis, levels, notes, &confirming);

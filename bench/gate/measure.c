@@ -155,7 +155,7 @@ static ab_status run_short(const ab_gate_plan *plan, ab_gate_arm *arm, const cJS
     command c = begin(plan, arm);
     ab_text_exact(seed, sizeof seed, "%.0f", ab_json_number(cell, "seed", 1));
     AB_TRY(ab_text_path("gate: --work", path, sizeof path, "%s/%s-round.json", plan->folder, arm->name));
-    add_all(&c, (const char *const[]){"--levels", ab_json_text(cell, "level", ""), "--scales",
+    add_all(&c, (const char *const[]){"--levels", ab_cell_label(cell), "--scales",
                                       ab_json_text(cell, "scale_policy", ""), "--half",
                                       ab_json_text(cell, "half_format", ""), "--seed", seed, NULL});
     add_all(&c, tail + (has_run_option(plan, "--seeds") ? 0 : 2));

@@ -184,15 +184,16 @@ static ab_status train(const ab_trial_setup *setup, const run_words *words, cJSO
     return status;
 }
 
-/* Reads the final losses of a level's cells per seed. */
-static void read_losses(const ab_trial_setup *setup, const cJSON *document, const char *level,
+/* Reads the final losses per seed: of O0 (`base`), or of the other level. */
+static void read_losses(const ab_trial_setup *setup, const cJSON *document, bool base,
                         ab_trial_losses *losses) {
     const cJSON *cell;
     for (int i = 0; i < setup->seeds; i++) losses->final[i] = (double)NAN;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
         const double place = ab_json_number(cell, "seed", 0) - (double)setup->first_seed;
-        if (cJSON_IsString(ab_json_at(cell, "twin")) || strcmp(ab_json_text(cell, "level", ""), level) != 0 ||
-            place < 0 || place >= setup->seeds)
+        if (cJSON_IsString(ab_json_at(cell, "twin")) ||
+            (strcmp(ab_json_text(cell, "level", ""), "O0") == 0) != base || place < 0 ||
+            place >= setup->seeds)
             continue;
         losses->final[(int)place] = ab_json_number(cell, "summary.loss_final", (double)NAN);
     }
@@ -207,8 +208,8 @@ ab_status ab_trial_base(const ab_trial_setup *setup, ab_trial_losses *o0, ab_tri
     const run_words words = {levels, NULL, "default", "0", setup->seeds};
     ab_status status = train(setup, &words, &document);
     if (status == AB_OK) {
-        read_losses(setup, document, "O0", o0);
-        read_losses(setup, document, setup->level, level);
+        read_losses(setup, document, true, o0);
+        read_losses(setup, document, false, level);
     }
     cJSON_Delete(document);
     return status;
@@ -229,7 +230,7 @@ ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count, 
     ab_trial_words(setup, item, count, to);
     const run_words words = {setup->level, count > 0 ? to : NULL, "default", "0", setup->seeds};
     ab_status status = train(setup, &words, &document);
-    if (status == AB_OK) read_losses(setup, document, setup->level, losses);
+    if (status == AB_OK) read_losses(setup, document, false, losses);
     cJSON_Delete(document);
     free(to);
     return status;

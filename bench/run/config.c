@@ -92,12 +92,32 @@ static ab_status list_full(const char *name) {
     return ab_fail(AB_USAGE, "%s: at most %d items", name, AB_MAX_LIST);
 }
 
+/* "loss_scale=128", which belongs to the entry before it. */
+static ab_status extend_entry(ab_run_config *config, const char *item) {
+    if (config->levels == 0)
+        return ab_fail(AB_USAGE, "--levels: expected a level before '%s', e.g. O2:%s", item, item);
+    char **entry = &config->own[config->levels - 1].entry;
+    const char *rest;
+    char *longer = ab_text_new("%s%c%s", *entry, ab_level_named(*entry, &rest) ? ',' : ':', item);
+    if (!longer) return ab_fail(AB_NO_MEMORY, "--levels: out of memory");
+    free(*entry);
+    *entry = longer;
+    return AB_OK;
+}
+
+/* "O2", "O2:keep_batchnorm_fp32=False"; "master_weights=False" after the latter's comma belongs to it. */
 static ab_status take_level(ab_run_config *config, const char *item) {
+    const char *rest;
+    const ab_level *level = ab_level_named(item, &rest);
+    if (!level && strchr(item, '=') && !strchr(item, ':')) return extend_entry(config, item);
     if (config->levels == AB_MAX_LIST) return list_full("--levels");
-    const ab_level *level;
-    AB_TRY(ab_level_find(item, &level));
+    if (!level) AB_TRY(ab_level_find(item, &level));
     for (int i = 0; i < config->levels; i++)
-        if (config->level[i] == level) return ab_fail(AB_USAGE, "--levels: duplicate level %s", item);
+        if (strcmp(config->own[i].entry, item) == 0)
+            return ab_fail(AB_USAGE, "--levels: duplicate level %s", item);
+    char *entry = ab_text_new("%s", item);
+    if (!entry) return ab_fail(AB_NO_MEMORY, "--levels: out of memory");
+    config->own[config->levels].entry = entry;
     config->level[config->levels++] = level;
     return AB_OK;
 }
@@ -440,6 +460,7 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
     AB_TRY(parse_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));
     AB_TRY(parse_integer(options, AB_OPTION_cell_timeout, 0, 1 << 30, &config->cell_timeout_s));
+    AB_TRY(parse_integer(options, AB_OPTION_log_every, 1, 1LL << 40, &config->log_every));
     config->seed = (uint64_t)seed;
     config->threads = (int)threads;
     return AB_OK;
@@ -499,8 +520,10 @@ static void choose_data(const ab_options *options, ab_run_config *config) {
 /* Distributes --set and --to to the levels. */
 static ab_status take_level_options(const ab_options *options, ab_run_config *config) {
     AB_TRY(ab_level_options_select(options, NULL, &config->unnamed));
-    for (int l = 0; l < config->levels; l++)
+    for (int l = 0; l < config->levels; l++) {
+        AB_TRY(ab_level_options_split(&config->own[l]));
         AB_TRY(ab_level_options_select(options, config->level[l], &config->own[l]));
+    }
     return AB_OK;
 }
 
@@ -649,28 +672,22 @@ static ab_status check_shadow(const ab_run_config *config, const ab_policy *poli
 static ab_status name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     char scale[AB_SCALER_TEXT];
     AB_TRY(ab_cell_digest(config, cell, cell->digest));
-    cell->id = ab_text_new("%s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
+    cell->id = ab_text_new("%s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->policy.label,
                            ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name,
                            config->device->name, (unsigned long long)cell->seed,
                            cell->perturbed_baseline ? "/ulp" : "");
     return cell->id ? AB_OK : ab_fail(AB_NO_MEMORY, "cells: out of memory");
 }
 
-const ab_level_options *ab_run_config_level_options(const ab_run_config *config, const ab_level *level) {
-    for (int l = 0; l < config->levels; l++)
-        if (config->level[l] == level) return &config->own[l];
-    return &config->unnamed;
-}
-
-/* The level's properties after the overrides for it. Those that the reference ignores are checked all the
- * same.
+/* The level's properties after the overrides for the entry. Those that the reference ignores are checked all
+ * the same.
  */
-static ab_status resolve(const ab_run_config *config, const ab_level *level, const ab_format *half,
-                         ab_policy *policy) {
-    const ab_level_options *unnamed = &config->unnamed, *own = ab_run_config_level_options(config, level);
+static ab_status resolve(const ab_run_config *config, const ab_level *level, const ab_level_options *own,
+                         const ab_format *half, ab_policy *policy) {
+    const ab_level_options *unnamed = &config->unnamed;
     if (ab_level_is_reference(level))
         AB_TRY(ab_policy_resolve(level, half, unnamed->override, unnamed->overrides, policy));
-    AB_TRY(ab_policy_resolve(level, half, own->override, own->overrides, policy));
+    AB_TRY(ab_policy_resolve_entry(level, half, own->override, own->overrides, own->own, own->owns, policy));
     policy->layers = own->layers;
     return AB_OK;
 }
@@ -700,13 +717,16 @@ static ab_status choose_math(const ab_run_config *config, bool reference, ab_pol
     return ab_fail(AB_USAGE, "--set math=tf32: only GPUs have TF32, this run is on %s", config->device->name);
 }
 
-static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
+/* The cell of the entry `l` of --levels. */
+static ab_status make_cell(const ab_run_config *config, int l, const ab_format *half,
                            const ab_scale_choice *choice, bool perturbed, ab_cell_spec *cell) {
+    const ab_level *level = config->level[l];
+    const ab_level_options *own = &config->own[l];
     const bool reference = ab_level_is_reference(level);
-    *cell =
-        (ab_cell_spec){.level = level, .half = half, .perturbed_baseline = perturbed, .seed = config->seed};
-    AB_TRY(resolve(config, level, half, &cell->policy));
-    if (!choice->preset && !reference) cell->policy.loss_scale = choice->scale;
+    *cell = (ab_cell_spec){
+        .level = level, .own = own, .half = half, .perturbed_baseline = perturbed, .seed = config->seed};
+    AB_TRY(resolve(config, level, own, half, &cell->policy));
+    if (!choice->preset && !reference && !own->own_scale) cell->policy.loss_scale = choice->scale;
     AB_TRY(choose_state(config, reference, half, &cell->policy.keep));
     AB_TRY(choose_math(config, reference, &cell->policy));
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
@@ -742,17 +762,16 @@ static ab_status remove_repeats(ab_cell_spec *cells, int *count) {
     return AB_OK;
 }
 
-/* The perturbed baseline: O0 at its own scale, perturbed by one ulp. */
+/* The perturbed baseline: O0 at its own scale, perturbed by one ulp; of several, the least overridden. */
 static ab_status append_floor(const ab_run_config *config, const ab_format *half, ab_cell_spec *cells,
                               int *count) {
     const ab_scale_choice preset = {.preset = true};
-    for (int l = 0; config->floor && l < config->levels; l++) {
-        if (strcmp(config->level[l]->name, "O0") != 0) continue;
-        ab_cell_spec cell;
-        AB_TRY(make_cell(config, config->level[l], half, &preset, true, &cell));
-        cells[(*count)++] = cell;
-    }
-    return AB_OK;
+    int found = -1;
+    for (int l = config->levels - 1; config->floor && l >= 0; l--)
+        if (ab_level_is_reference(config->level[l]) &&
+            (found < 0 || config->own[l].owns <= config->own[found].owns))
+            found = l;
+    return found < 0 ? AB_OK : make_cell(config, found, half, &preset, true, &cells[(*count)++]);
 }
 
 /* Repeats the cells for the other seeds, without the noise floor. */
@@ -785,8 +804,7 @@ ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *
         for (int l = 0; l < config->levels; l++) {
             for (int s = 0; s < config->scales; s++) {
                 ab_cell_spec cell;
-                AB_TRY_GOTO(
-                    make_cell(config, config->level[l], config->half[h], &config->scale[s], false, &cell));
+                AB_TRY_GOTO(make_cell(config, l, config->half[h], &config->scale[s], false, &cell));
                 cells[(*count)++] = cell;
             }
         }

@@ -21,7 +21,7 @@ typedef struct ab_run_config {
     const ab_level *level[AB_MAX_LIST];
     ab_scale_choice scale[AB_MAX_LIST];
     const ab_format *half[AB_MAX_LIST];
-    ab_level_options own[AB_MAX_LIST]; /* of level[i]: what --set and --to say of it */
+    ab_level_options own[AB_MAX_LIST]; /* of level[i]: what --levels, --set and --to say of it */
     ab_level_options unnamed;          /* their items that name no level */
     ab_net *net;                       /* owned */
     ab_data *data;                     /* owned; NULL for commands that do not train */
@@ -49,7 +49,7 @@ typedef struct ab_run_config {
     bool flush_denormal; /* training computes with subnormals as zeros */
     int threads;
     int64_t memory_limit; /* bytes; 0: none */
-    int64_t rounds, eval_limit, cell_timeout_s;
+    int64_t rounds, eval_limit, cell_timeout_s, log_every;
     uint64_t probes;      /* bits as in probes/probe.h; 0: none */
     int64_t probe_every;  /* 0: never */
     double probe_budget;  /* largest share of the run time for probing; 0: no governor */
@@ -68,14 +68,13 @@ AB_MUST_CHECK ab_status ab_run_config_steps(const ab_options *options, ab_run_co
 AB_MUST_CHECK ab_status ab_run_config_start(const ab_run_config *config);
 void ab_run_config_clear(ab_run_config *config);
 
-/* What --set and --to say of a level of the run. */
-const ab_level_options *ab_run_config_level_options(const ab_run_config *config, const ab_level *level);
-
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {
-    char *id; /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp"; owned */
+    char *id; /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp"; the second
+                 part is policy.label; owned */
     char digest[17]; /* identity: ab_cell_digest of the resolved configuration */
     const ab_level *level;
+    const ab_level_options *own; /* of its entry in --levels; borrowed */
     ab_policy policy;
     const ab_format *half;
     bool perturbed_baseline;

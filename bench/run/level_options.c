@@ -1,4 +1,5 @@
-/* Selection of the items of --set and --to by level. Does not interpret them. */
+/* The overrides of an entry of --levels, and selection of the items of --set and --to by level. Does not
+ * interpret them. */
 #include "bench/run/level_options.h"
 
 #include "kernels/core/text.h"
@@ -43,7 +44,9 @@ static ab_status take_layer(const char *item, size_t length, const ab_level *lev
 }
 
 ab_status ab_level_options_select(const ab_options *options, const ab_level *level, ab_level_options *own) {
-    *own = (ab_level_options){.overrides = 0};
+    own->overrides = 0;
+    for (int i = 0; i < own->owns; i++)
+        AB_TRY(append(&own->named, ", ", "", own->own[i], strlen(own->own[i])));
     for (int i = 0; i < options->overrides; i++) AB_TRY(take_override(options->override[i], level, own));
     for (const char *text = options->text[AB_OPTION_to]; text;) {
         const size_t length = strcspn(text, ",");
@@ -54,9 +57,33 @@ ab_status ab_level_options_select(const ab_options *options, const ab_level *lev
 }
 
 void ab_level_options_free(ab_level_options *own) {
+    free(own->entry);
+    free(own->parts);
     free(own->layers);
     free(own->named);
-    own->layers = own->named = NULL;
+    *own = (ab_level_options){.entry = NULL};
+}
+
+static bool sets_scale(const char *override) { return strncmp(override, "loss_scale=", 11) == 0; }
+
+ab_status ab_level_options_split(ab_level_options *own) {
+    const char *rest;
+    if (!ab_level_named(own->entry, &rest)) return AB_OK;
+    own->parts = ab_text_new("%s", rest);
+    if (!own->parts) return ab_fail(AB_NO_MEMORY, "--levels: out of memory");
+    for (char *part = own->parts; part;) {
+        char *comma = strchr(part, ',');
+        const bool continues = own->owns > 0 && sets_scale(own->own[own->owns - 1]) && strchr(part, '=') &&
+                               !ab_policy_is_property(part);
+        if (continues) part[-1] = ',';
+        if (!continues && own->owns == AB_MAX_OVERRIDES)
+            return ab_fail(AB_USAGE, "--levels: at most %d overrides an entry", (int)AB_MAX_OVERRIDES);
+        if (!continues) own->own[own->owns++] = part;
+        if (comma) *comma = '\0';
+        part = comma ? comma + 1 : NULL;
+    }
+    for (int i = 0; i < own->owns; i++) own->own_scale |= sets_scale(own->own[i]);
+    return AB_OK;
 }
 
 /* ---- items without effect --------------------------------------------------------------------- */

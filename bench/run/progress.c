@@ -27,7 +27,13 @@ void ab_progress_process(ab_progress *progress, const char *cell) {
     progress->shown_ns = progress->terminal ? 0 : progress->process_started_ns;
 }
 
-static void show(ab_progress *progress, int64_t step, int64_t now) {
+void ab_progress_clear_line(ab_progress *progress) {
+    if (!progress->terminal || progress->quiet) return;
+    fputs("\r\033[K", stderr);
+    progress->shown_ns = 0;
+}
+
+static void show(ab_progress *progress, int64_t step, const ab_progress_now *at, int64_t now) {
     double in_process = (double)(now - progress->process_started_ns) * 1e-9;
     double part = progress->steps ? (double)step / (double)progress->steps : 0;
     double share = ((double)progress->done + part) / (double)progress->processes;
@@ -35,17 +41,19 @@ static void show(ab_progress *progress, int64_t step, int64_t now) {
     if (progress->terminal) fputs("\r\033[K", stderr);
     ab_print(stderr, "[%d/%d] %s  step %lld/%lld", progress->done + 1, progress->processes, progress->cell,
              (long long)step, (long long)progress->steps);
+    if (step > 0) fprintf(stderr, "  loss %.4g  scale %.9g", at->loss, at->scale);
+    if (at->skipped > 0) fprintf(stderr, "  %lld skipped", (long long)at->skipped);
     if (step > 0) fprintf(stderr, "  %.0f samples/s", (double)(step * progress->batch) / in_process);
     if (share > 0) fprintf(stderr, "  about %.0f s left", elapsed / share - elapsed);
     fputs(progress->terminal ? "" : "\n", stderr);
     fflush(stderr);
 }
 
-void ab_progress_step(ab_progress *progress, int64_t step) {
+void ab_progress_step(ab_progress *progress, int64_t step, ab_progress_now at) {
     int64_t now = ab_monotonic_ns();
     if (progress->quiet || now - progress->shown_ns < (progress->terminal ? redraw_ns : line_ns)) return;
     progress->shown_ns = now;
-    show(progress, step, now);
+    show(progress, step, &at, now);
 }
 
 void ab_progress_process_done(ab_progress *progress, const char *reason) {

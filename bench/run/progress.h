@@ -19,11 +19,19 @@ typedef struct ab_progress {
     int64_t process_started_ns;
 } ab_progress;
 
+/* The last step of a process, and the skipped ones so far. */
+typedef struct ab_progress_now {
+    double loss, scale;
+    int64_t skipped;
+} ab_progress_now;
+
 /* Call start; then for every process its cell, then its steps as they arrive; end clears the line. `steps`
  * and `batch` are per process. */
 void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch);
 void ab_progress_process(ab_progress *progress, const char *cell);
-void ab_progress_step(ab_progress *progress, int64_t step);
+void ab_progress_step(ab_progress *progress, int64_t step, ab_progress_now now);
+/* Before another line is written to stderr. */
+void ab_progress_clear_line(ab_progress *progress);
 void ab_progress_process_done(ab_progress *progress, const char *reason); /* reason: "" if it went well */
 void ab_progress_end(ab_progress *progress);
 

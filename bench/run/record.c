@@ -71,7 +71,7 @@ static cJSON *run_part(const ab_options *options, int argc, char *const *argv) {
 static void add_lists(cJSON *object, const ab_run_config *config, const ab_options *options) {
     cJSON *levels = cJSON_AddArrayToObject(object, "levels");
     for (int i = 0; i < config->levels; i++)
-        cJSON_AddItemToArray(levels, cJSON_CreateString(config->level[i]->name));
+        cJSON_AddItemToArray(levels, cJSON_CreateString(config->own[i].entry));
     cJSON *scales = cJSON_AddArrayToObject(object, "scales");
     for (int i = 0; i < config->scales; i++) {
         char text[AB_SCALER_TEXT];
@@ -344,6 +344,10 @@ static cJSON *policy_part(const ab_policy *policy) {
     if (policy->batch_norm_statistics != AB_CAST_none)
         cJSON_AddStringToObject(object, "batch_norm_statistics",
                                 policy->batch_norm_statistics == AB_CAST_half ? policy->half->name : "fp32");
+    if (policy->cast_model_outputs != AB_CAST_none)
+        cJSON_AddStringToObject(object, "cast_model_outputs",
+                                policy->cast_model_outputs == AB_CAST_half ? policy->half->name : "fp32");
+    if (!policy->enabled) cJSON_AddFalseToObject(object, "enabled");
     return object;
 }
 
@@ -368,6 +372,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "config_digest", spec->digest);
     cJSON_AddStringToObject(cell, "model", config->net->name);
     cJSON_AddStringToObject(cell, "level", spec->level->name);
+    if (strcmp(policy->label, policy->level) != 0) cJSON_AddStringToObject(cell, "label", policy->label);
     cJSON_AddStringToObject(cell, "scale_policy", ab_loss_scale_text(&policy->loss_scale, scale));
     add_window(cell, config, &policy->loss_scale);
     cJSON_AddStringToObject(cell, "half_format", spec->half->name);
@@ -377,7 +382,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");
     cJSON *properties = policy_part(policy);
-    add_keep(properties, spec, ab_run_config_level_options(config, spec->level)->named);
+    add_keep(properties, spec, spec->own->named);
     cJSON_AddItemToObject(cell, "policy", properties);
     cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : policy->tf32 ? "tf32" : "ieee_fp32");
     cJSON_AddStringToObject(cell, "accumulate", emulated ? "half" : "fp32");

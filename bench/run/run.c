@@ -4,6 +4,7 @@
 
 #include "bench/memory/limits.h"
 #include "bench/run/environment.h"
+#include "bench/run/monitor.h"
 #include "bench/run/progress.h"
 #include "bench/run/record.h"
 #include "bench/run/shared_data.h"
@@ -52,6 +53,7 @@ typedef struct run {
     int data_fd;
     int64_t started_ns;
     ab_progress progress;
+    ab_monitor monitor;
     int short_of_memory;       /* cells that failed because memory ran out */
     char memory_failure[1024]; /* the first of them */
 } run;
@@ -243,7 +245,7 @@ static ab_status keep(run *r, int index, bool whole, const cJSON *process) {
 
 static void tick(void *context, const ab_process *process) {
     run *r = context;
-    ab_progress_step(&r->progress, process->steps);
+    ab_monitor_see(&r->monitor, process);
 }
 
 /* Adds "option path" to a worker's words if there is a pattern; `words` counts them. */
@@ -292,6 +294,7 @@ static ab_status run_process(run *r, int round, int position) {
     ab_process process;
     const cJSON *added = NULL;
     ab_progress_process(&r->progress, cell->id);
+    AB_TRY(ab_monitor_start(&r->monitor, &r->config, cell, round == 0, &r->progress));
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
     while (n > words) r->worker_argv[--n] = NULL;
     if (process.short_of_memory) note_memory_failure(r, cell, process.reason);

@@ -34,7 +34,7 @@ typedef struct member {
 
 /* Returns an allocated string; NULL: out of memory. */
 static char *series_name(const cJSON *cell) {
-    return ab_text_new("%s/%s/%s/%s/%s", ab_json_text(cell, "model", ""), ab_json_text(cell, "level", ""),
+    return ab_text_new("%s/%s/%s/%s/%s", ab_json_text(cell, "model", ""), ab_cell_label(cell),
                        ab_json_text(cell, "scale_policy", ""), ab_json_text(cell, "half_format", ""),
                        ab_json_text(cell, "device", ""));
 }

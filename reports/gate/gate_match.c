@@ -132,7 +132,8 @@ void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side ot
 
 /* Equal in all parts of an id except the loss scale. */
 static bool equal_but_scale(const cJSON *a, const cJSON *b) {
-    static const char *const keys[] = {"model", "level", "half_format", "device", "seed", "twin"};
+    static const char *const keys[] = {"model", "half_format", "device", "seed", "twin"};
+    if (strcmp(ab_cell_label(a), ab_cell_label(b)) != 0) return false;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
         if (!equal(ab_json_at(a, keys[i]), ab_json_at(b, keys[i]))) return false;
     return true;

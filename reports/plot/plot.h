@@ -12,7 +12,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_PLOT_LABEL = 96, AB_PLOT_FILE = 64 };
+enum { AB_PLOT_LABEL = 448, AB_PLOT_FILE = 64 };
 
 typedef struct ab_plot {
     const char *name;

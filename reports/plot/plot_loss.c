@@ -2,6 +2,7 @@
  * perturbed baseline (moved by one ulp) are on every page: the distance of the perturbed baseline is
  * noise. */
 #include "reports/plot/plot.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 enum { PER_PAGE = 6, MAX_SERIES = PER_PAGE + 2, MAX_REACH = 100, MAX_POINTS = 5000 };
 
-static bool is_o0(const cJSON *cell) { return strcmp(ab_json_text(cell, "level", ""), "O0") == 0; }
+static bool is_o0(const cJSON *cell) { return strcmp(ab_cell_label(cell), "O0") == 0; }
 
 static bool has_losses(const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss");
@@ -110,15 +111,15 @@ static int longest(const series *s, int count) {
 /* Colour index: the levels of the document other than O0, in order of appearance; O0 and its perturbed
  * baseline have 0 and 1. */
 static int color_of(const cJSON *document, const cJSON *cell) {
-    const char *level = ab_json_text(cell, "level", "");
+    const char *level = ab_cell_label(cell);
     int color = 2;
     if (is_o0(cell)) return ab_plot_is_perturbed_baseline(cell);
     for (const cJSON *other = ab_json_at(document, "cells")->child; other; other = other->next) {
         bool first = !is_o0(other);
         for (const cJSON *before = ab_json_at(document, "cells")->child; before != other;
              before = before->next)
-            first &= strcmp(ab_json_text(before, "level", ""), ab_json_text(other, "level", "")) != 0;
-        if (strcmp(ab_json_text(other, "level", ""), level) == 0) break;
+            first &= strcmp(ab_cell_label(before), ab_cell_label(other)) != 0;
+        if (strcmp(ab_cell_label(other), level) == 0) break;
         color += first;
     }
     return color;
@@ -127,8 +128,7 @@ static int color_of(const cJSON *document, const cJSON *cell) {
 /* Dash index: the cells of the page with the same colour, in order. */
 static int dash_of(const cJSON *const *cell, int i) {
     int dash = 1;
-    for (int k = 0; k < i; k++)
-        dash += strcmp(ab_json_text(cell[k], "level", ""), ab_json_text(cell[i], "level", "")) == 0;
+    for (int k = 0; k < i; k++) dash += strcmp(ab_cell_label(cell[k]), ab_cell_label(cell[i])) == 0;
     return is_o0(cell[i]) ? 1 : dash;
 }
 

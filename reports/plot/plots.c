@@ -4,6 +4,7 @@
 #include "kernels/files/outfile.h"
 #include "kernels/spawn/spawn.h"
 #include "reports/plot/plot.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/text.h"
@@ -85,8 +86,8 @@ static void scale_label(const cJSON *cell, char *label, size_t size) {
 
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
     static const char *const keys[] = {"half_format", "device", "model"};
-    char level[24], scale[48], text[24];
-    ab_text_clean(level, sizeof level, ab_json_text(cell, "level", "?"));
+    char level[AB_PLOT_LABEL - 64], scale[48], text[24];
+    ab_text_clean(level, sizeof level, ab_cell_label(cell));
     scale_label(cell, scale, sizeof scale);
     ab_text_show(label, AB_PLOT_LABEL, "%s%s, %s", level,
                  ab_plot_is_perturbed_baseline(cell) ? " + 1 ulp" : "", scale);

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *ab_cell_label(const cJSON *cell) {
+    return ab_json_text(cell, "label", ab_json_text(cell, "level", "?"));
+}
+
 static _Thread_local int64_t compared;
 
 int64_t ab_cells_compared(void) { return compared; }
@@ -33,12 +37,13 @@ static void append_part(char *text, size_t size, const cJSON *part) {
 
 /* All parts of an id except the loss scale. NULL: out of memory. */
 static char *family_of(const cJSON *cell) {
-    static const char *const keys[] = {"model", "level", "half_format", "device", "seed", "twin"};
-    size_t size = 1;
+    static const char *const keys[] = {"model", "half_format", "device", "seed", "twin"};
+    size_t size = strlen(ab_cell_label(cell)) + 2;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
         size += strlen(ab_json_text(cell, keys[i], "")) + AB_TEXT_ROUND_TRIP + 1;
     char *text = calloc(size, 1);
     for (size_t i = 0; text && i < AB_COUNT_OF(keys); i++) append_part(text, size, ab_json_at(cell, keys[i]));
+    if (text) ab_text_append(text, size, "%s", ab_cell_label(cell));
     return text;
 }
 
@@ -213,7 +218,8 @@ static bool is_o0(const cJSON *cell) {
 
 /* How well an O0 cell of the same place suits; the larger the better. */
 static int fit(const cJSON *cell, const cJSON *o0) {
-    return 1 + (ab_json_number(o0, "policy.loss_scale", 0) == 1) +
+    const bool changed = strcmp(ab_json_text(o0, "policy.reference", ""), "changed") == 0;
+    return 1 + 4 * !changed + (ab_json_number(o0, "policy.loss_scale", 0) == 1) +
            2 * cJSON_Compare(ab_json_at(cell, "half_format"), ab_json_at(o0, "half_format"), 1);
 }
 

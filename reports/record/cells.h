@@ -11,6 +11,10 @@
 
 AB_BEGIN_DECLS
 
+/* What a cell is called where its level is meant: the level and what overrides changed of it
+ * ("O3:keep_batchnorm_fp32=True"). Every report takes it from here. Borrowed; not cleaned. */
+const char *ab_cell_label(const cJSON *cell);
+
 /* Number of texts that this thread has compared so far to sort and to find cells; for tests of its growth. */
 int64_t ab_cells_compared(void);
 
@@ -66,8 +70,8 @@ const cJSON *ab_cells_like(const ab_cells *cells, const cJSON *cell);
 int ab_cells_place(const ab_cells *cells, const char *id);
 
 /* The O0 cell that `cell` is compared with: same model, seed and device, and not a perturbed baseline. Among
- * several, one with the same half format is preferred, then one with loss scale 1, then the first. NULL if
- * there is none. Borrowed from the document. */
+ * several, one that overrides do not change is preferred, then one with the same half format is preferred,
+ * then one with loss scale 1, then the first. NULL if there is none. Borrowed from the document. */
 const cJSON *ab_cells_baseline(const ab_cells *cells, const cJSON *cell);
 
 /* The cells that have all parts of the id of `cell` but its loss scale: calls `see` with each, in the order

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABEL_TEXT = 160, LONG_MESSAGE = 80 };
+enum { LABEL_TEXT = 400, LONG_MESSAGE = 80 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -65,9 +65,10 @@ static void parenthesise(const cJSON *cell, ab_grid_text *out) {
 }
 
 static void write_level(const cJSON *cell, ab_grid_text *out) {
-    char level[40];
+    char level[AB_GRID_TEXT - 8];
     const char *suffix = cJSON_IsString(ab_json_at(cell, "twin")) ? "+ulp" : "";
-    ab_text_show(out->text, sizeof out->text, "%s%s", clean(cell, "level", "?", level, sizeof level), suffix);
+    ab_text_show(out->text, sizeof out->text, "%s%s", ab_text_clean(level, sizeof level, ab_cell_label(cell)),
+                 suffix);
 }
 
 static void write_scale(const cJSON *cell, ab_grid_text *out) {

@@ -2,6 +2,7 @@
  * Numbers are exact. Text that a spreadsheet would interpret as a formula is prefixed with an apostrophe. */
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/text.h"
@@ -66,6 +67,7 @@ static const column columns[] = {
     {"summary.worst_layer_flushed_share", NULL, false},
     {"summary.certificate.passed", "certificate_passed", false},
     {"summary.certificate.reasons", "certificate_reasons", false},
+    {"label", NULL, false}, /* of every cell: ab_cell_label */
 };
 
 /* OWASP's list of first characters ("CSV Injection"); their full-width forms count in East Asian editions. */
@@ -140,7 +142,10 @@ static ab_status print_row(const cJSON *document, const cJSON *cell, FILE *out) 
     const cJSON *memory = ab_json_at(cell, "memory_bytes");
     for (size_t i = 0; i < AB_COUNT_OF(columns); i++) {
         if (i > 0) fputc(',', out);
-        AB_TRY(print_value(ab_json_at(columns[i].of_document ? document : cell, columns[i].path), out));
+        if (strcmp(columns[i].path, "label") == 0)
+            AB_TRY(print_clean(ab_cell_label(cell), out));
+        else
+            AB_TRY(print_value(ab_json_at(columns[i].of_document ? document : cell, columns[i].path), out));
     }
     for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++) {
         fputc(',', out);

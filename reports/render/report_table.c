@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 120, INDENT = 4, NARROWEST = 14 };
+enum { WIDTH = 120, INDENT = 4, NARROWEST = 14, WIDEST_LABEL = 20 };
 
 typedef struct page {
     FILE *out;
@@ -68,12 +68,27 @@ static void fit(page *p, const ab_grid *grid) {
     if (total_width(p, grid) > WIDTH) p->gap = 1;
 }
 
+/* A level with overrides, which has a line of its own above its row. */
+static bool is_long(const ab_grid *grid, int i, const char *text) {
+    return i < grid->labels && ab_text_width(text) > WIDEST_LABEL;
+}
+
+static void print_long_labels(const page *p, const ab_grid *grid, const ab_grid_row *row) {
+    for (int i = 0; i < grid->labels; i++) {
+        if (!is_long(grid, i, row->at[i].text)) continue;
+        print_toned(p, row->at[i].tone, row->at[i].text);
+        fputc('\n', p->out);
+    }
+}
+
 static void measure(page *p, const ab_grid *grid) {
     for (int i = 0; i < grid->columns; i++) {
         widen(p, i, ab_grid_head(grid, i, 0));
         widen(p, i, ab_grid_head(grid, i, 1));
         for (int r = 0; r < grid->rows; r++)
-            if (i < grid->labels || !grid->row[r].message.text[0]) widen(p, i, grid->row[r].at[i].text);
+            if ((i < grid->labels || !grid->row[r].message.text[0]) &&
+                !is_long(grid, i, grid->row[r].at[i].text))
+                widen(p, i, grid->row[r].at[i].text);
     }
     fit(p, grid);
 }
@@ -117,8 +132,9 @@ static void print_head(const page *p, const ab_grid *grid) {
 static void print_row(const page *p, const ab_grid *grid, const ab_grid_row *row) {
     bool empty = row->message.text[0] != '\0';
     int columns = empty ? grid->labels : grid->columns, used = 0;
+    print_long_labels(p, grid, row);
     for (int i = 0; i < columns; i++) {
-        print_text(p, grid, i, row->at[i].tone, row->at[i].text);
+        print_text(p, grid, i, row->at[i].tone, is_long(grid, i, row->at[i].text) ? "" : row->at[i].text);
         used += p->width[i] + p->gap;
     }
     if (empty) {

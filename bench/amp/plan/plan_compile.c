@@ -315,10 +315,18 @@ static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in
  * layer overrides. For apex and torch mixed formats are an error (check_formats). */
 static bool layers_cast(const ab_policy *policy) { return policy->layers || policy->weights_read_as_half; }
 
+/* cast_model_outputs=half hands half outputs to the loss, and a function that is not patched computes in the
+ * format of its inputs (O0, O2, O3). */
+static bool losses_follow(const ab_policy *policy) {
+    return policy->cast_model_outputs == AB_CAST_half && policy->cast_model_type != AB_CAST_none;
+}
+
 /* The format that op's floating inputs are cast to, or NULL to leave each as it is. */
 static const ab_format *input_format(const compiler *c, const ab_net_op *op, const int *in) {
     const ab_policy *policy = &c->plan->policy;
     ab_op_rule rule = rule_of(c, op);
+    const bool follows = op->outside && losses_follow(policy);
+    if (follows) return formats_differ(c, op, in) ? fp32 : NULL;
     if (op->op->is_loss) return fp32; /* model outputs are cast to fp32, or the loss is on the fp32 list */
     if (own_format(c, op)) return own_format(c, op);
     if (op->outside && policy->cast_model_type != AB_CAST_none) return fp32; /* likewise */
@@ -411,7 +419,7 @@ static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_
 static const ab_format *output_format(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *own = role_format(c, op, AB_LAYER_FORWARD);
-    if (op->op->is_loss || own) return own ? own : fp32;
+    if (own || (op->op->is_loss && !losses_follow(&plan->policy))) return own ? own : fp32;
     for (int i = 0; i < node->inputs; i++)
         if (plan->tensor[node->in[i]].format) return plan->tensor[node->in[i]].format;
     return node->params ? plan->tensor[plan->param[node->first_param].used].format : fp32;

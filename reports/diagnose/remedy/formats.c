@@ -1,6 +1,8 @@
 /* Changes of formats. */
 #include "reports/diagnose/remedy/remedy.h"
 
+#include "kernels/core/text.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -11,11 +13,27 @@ static bool is_dialect(const ab_facts *facts, const char *prefix) {
     return strncmp(ab_json_text(facts->cell, "level", ""), prefix, strlen(prefix)) == 0;
 }
 
+/* The cell's item of --levels without its override of `property` ("master_weights=True"), if it has one. */
+static void item_without(const cJSON *cell, const char *property, char *text, size_t size) {
+    const char *level = ab_json_text(cell, "level", "O0"), *label = ab_cell_label(cell);
+    const size_t name = strcspn(property, "=") + 1;
+    char separator = ':';
+    ab_text_show(text, size, "%s", level);
+    if (strncmp(label, level, strlen(level)) != 0) return;
+    for (const char *item = label + strlen(level); *item; item += strcspn(item, ",")) {
+        item++;
+        if (strncmp(item, property, name) == 0) continue;
+        ab_text_append(text, size, "%c%.*s", separator, (int)strcspn(item, ","), item);
+        separator = ',';
+    }
+}
+
 /* --set applies to all levels of a run, and some refuse the property: leaves O0 and this one. */
-static void only_this_level(const ab_facts *facts, ab_remedy *remedy) {
-    const char *own = ab_json_text(facts->cell, "level", "O0");
+static void only_this_level(const ab_facts *facts, const char *property, ab_remedy *remedy) {
+    char own[AB_REMEDY_TEXT];
     const cJSON *level;
     bool others = false;
+    item_without(facts->cell, property, own, sizeof own);
     cJSON_ArrayForEach(level, ab_json_at(facts->document, "config.levels")) {
         const char *name = cJSON_IsString(level) ? level->valuestring : "";
         others = others || (strcmp(name, "O0") != 0 && strcmp(name, own) != 0);
@@ -25,7 +43,7 @@ static void only_this_level(const ab_facts *facts, ab_remedy *remedy) {
 
 static void set_property(const ab_facts *facts, const char *note, const char *property, ab_remedy *remedy) {
     ab_remedy_option(remedy, note, "--set", "%s", property);
-    only_this_level(facts, remedy);
+    only_this_level(facts, property, remedy);
 }
 
 bool ab_remedy_masters(const ab_facts *facts, ab_remedy *remedy) {

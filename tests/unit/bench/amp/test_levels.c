@@ -227,8 +227,26 @@ static void model_outputs_pass_through_the_format_asked_for(void **state) {
     ab_net *net = parsed(small);
     ab_policy policy = policy_of("O0", fp16, "cast_model_outputs=half");
     ab_plan *plan = planned(net, &policy);
-    assert_int_equal(plan->activation_casts, 2); /* the logits to half, and the loss reads fp32 */
+    assert_int_equal(plan->activation_casts, 1); /* the logits to half, which the loss reads */
     assert_ptr_equal(format_of(plan, "fc.out.fp16"), fp16);
+    assert_ptr_equal(plan->tensor[plan->loss[0]].format, fp16);
+    ab_plan_destroy(plan);
+    static const char *const levels[] = {"O2", "O3"};
+    for (size_t i = 0; i < AB_COUNT_OF(levels); i++) {
+        policy = policy_of(levels[i], fp16, NULL);
+        ab_plan *row = planned(net, &policy);
+        policy = policy_of(levels[i], fp16, "cast_model_outputs=half");
+        plan = planned(net, &policy);
+        assert_int_equal(plan->activation_casts, row->activation_casts - 1);
+        assert_ptr_equal(row->tensor[row->loss[0]].format, fp32);
+        assert_ptr_equal(plan->tensor[plan->loss[0]].format, fp16);
+        assert_ptr_equal(plan->tensor[plan->loss_grad[0]].format, fp16);
+        ab_plan_destroy(row);
+        ab_plan_destroy(plan);
+    }
+    policy = policy_of("O1", fp16, "cast_model_outputs=half"); /* the loss is on the fp32 list */
+    plan = planned(net, &policy);
+    assert_ptr_equal(plan->tensor[plan->loss[0]].format, fp32);
     ab_plan_destroy(plan);
     policy = policy_of("O2", fp16, "cast_model_outputs=fp32");
     plan = planned(net, &policy);

@@ -284,6 +284,56 @@ static void impossible_loss_scales_are_refused(void **state) {
     }
 }
 
+/* A label holds what overrides changed of the level's row, in one order and spelling; it is an item of
+ * --levels. */
+static void a_label_names_what_overrides_changed(void **state) {
+    (void)state;
+    static const struct {
+        const char *level, *set[MOST_OVERRIDES], *own[MOST_OVERRIDES], *label;
+    } rows[] = {{"O2", {NULL}, {NULL}, "O2"},
+                {"O2", {"keep_batchnorm_fp32=true"}, {"loss_scale=128", "verbosity=1"}, "O2"},
+                {"O3", {NULL}, {"keep_batchnorm_fp32=true"}, "O3:keep_batchnorm_fp32=True"},
+                {"O3",
+                 {"master_weights=True"},
+                 {"cast_model_outputs=half", "keep_batchnorm_fp32=True"},
+                 "O3:keep_batchnorm_fp32=True,master_weights=True,cast_model_outputs=fp16"},
+                {"O3",
+                 {"keep_batchnorm_fp32=True"},
+                 {"keep_batchnorm_fp32=False"},
+                 "O3"}, /* the entry's own counts */
+                {"O1", {"enabled=False"}, {NULL}, "O1:enabled=False"},
+                {"O2", {"num_losses=2"}, {"enabled=False"}, "O2:enabled=False"},
+                {"O2", {"enabled=False"}, {"enabled=True"}, "O2"},
+                {"O2", {"num_losses=2", "math=ieee"}, {NULL}, "O2:num_losses=2,math=ieee"},
+                {"O0", {NULL}, {"optimizer_state=half"}, "O0:optimizer_state=fp16"},
+                {"O2", {NULL}, {"optimizer_state=weights"}, "O2:optimizer_state=weights"},
+                {"O1", {NULL}, {"cast_model_type=False"}, "O1"},
+                {"mindspore:O2", {NULL}, {"cast_model_type=fp32"}, "mindspore:O2:cast_model_type=fp32"}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        ab_policy policy;
+        const ab_level *level = level_called(rows[i].level);
+        assert_int_equal(ab_policy_resolve_entry(level, fp16, rows[i].set, count_of(rows[i].set), rows[i].own,
+                                                 count_of(rows[i].own), &policy),
+                         AB_OK);
+        assert_string_equal(policy.label, rows[i].label);
+    }
+}
+
+static void an_error_names_the_option_that_it_came_from(void **state) {
+    (void)state;
+    static const char *const bad[] = {"keep_batchnorm_fp32=maybe", "cast_model_outputs=fp8", "num_losses=0",
+                                      "verbosity=2", "loss_scale=-1"};
+    for (size_t i = 0; i < AB_COUNT_OF(bad); i++) {
+        ab_policy policy;
+        assert_int_equal(ab_policy_resolve_entry(level_called("O2"), fp16, &bad[i], 1, NULL, 0, &policy),
+                         AB_USAGE);
+        assert_int_equal(strncmp(ab_error_message(), "--set ", 6), 0);
+        assert_int_equal(ab_policy_resolve_entry(level_called("O2"), fp16, NULL, 0, &bad[i], 1, &policy),
+                         AB_USAGE);
+        assert_int_equal(strncmp(ab_error_message(), "--levels ", 9), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_are_apexs),
@@ -298,6 +348,8 @@ int main(void) {
         cmocka_unit_test(other_unknown_levels_get_the_list),
         cmocka_unit_test(loss_scales_are_read_and_written_back),
         cmocka_unit_test(impossible_loss_scales_are_refused),
+        cmocka_unit_test(a_label_names_what_overrides_changed),
+        cmocka_unit_test(an_error_names_the_option_that_it_came_from),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

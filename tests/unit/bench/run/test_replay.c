@@ -26,7 +26,9 @@ static const struct {
     ab_option_id id;
     const char *words;
 } samples[] = {
-    {AB_OPTION_levels, "--levels O0|--levels O3,O1,torch:autocast"},
+    {AB_OPTION_levels,
+     "--levels O0|--levels O3,O1,torch:autocast|--levels "
+     "O3,O3:keep_batchnorm_fp32=True,master_weights=True,O2:loss_scale=deepspeed:init=65536,window=#"},
     {AB_OPTION_scales, "--scales torch,deepspeed:init=65536,window=#,dynamic|--scales #.5,default"},
     {AB_OPTION_half, "--half bf16|--half bf16,fp16"},
     {AB_OPTION_set, "--set keep_batchnorm_fp32=False --set loss_scale=#|--set loss_scale=8"},

@@ -36,7 +36,8 @@ static int setup(void **state) {
     if (ab_net_parse(net_text, strlen(net_text), "ddp.json", &net) != AB_OK)
         fail_msg("%s", ab_error_message());
     const ab_data_shape shape = net->data;
-    if (ab_data_open("arrays:" GOLDEN "ddp.npz", &shape, 1, &data) != AB_OK) fail_msg("%s", ab_error_message());
+    if (ab_data_open("arrays:" GOLDEN "ddp.npz", &shape, 1, &data) != AB_OK)
+        fail_msg("%s", ab_error_message());
     return ab_json_load(GOLDEN "ddp.json", &golden) == AB_OK ? 0 : -1;
 }
 

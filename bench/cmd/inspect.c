@@ -215,6 +215,19 @@ static ab_status draw(const request *r, const ab_inspect_result *result) {
     return AB_OK;
 }
 
+/* What of the files was not counted. */
+static void print_notes(const ab_inspect_selection *selection) {
+    for (int f = 0; f < selection->files; f++) {
+        const ab_tensorfile *file = selection->file[f];
+        char name[AB_TENSORFILE_TEXT];
+        if (file->aliases > 0)
+            ab_print(stdout, "\n%s: counted once: bytes that %d tensor%s with another (%s%s)\n", file->path,
+                     file->aliases, file->aliases == 1 ? " shares" : "s share",
+                     ab_tensor_printable(file->alias[0].name, name), file->aliases == 1 ? "" : ", ...");
+        if (file->note) ab_print(stdout, "\n%s: %s\n", file->path, file->note);
+    }
+}
+
 static ab_status inspect(const request *r, const ab_inspect_selection *selection, bool color) {
     ab_inspect_result *result = calloc(1, sizeof *result);
     if (!result) return ab_fail(AB_NO_MEMORY, "inspect: out of memory");
@@ -223,7 +236,10 @@ static ab_status inspect(const request *r, const ab_inspect_selection *selection
     if (status == AB_OK) status = ab_inspect_run(&r->inspect, selection, json.growing, result);
     const bool to_stdout = json.out.stream == stdout;
     status = finish_spool(&json, status);
-    if (status == AB_OK && !to_stdout) ab_inspect_print(stdout, result, color);
+    if (status == AB_OK && !to_stdout) {
+        ab_inspect_print(stdout, result, color);
+        print_notes(selection);
+    }
     if (status == AB_OK && r->plot) status = draw(r, result);
     ab_inspect_result_free(result);
     free(result);

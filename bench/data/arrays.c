@@ -77,12 +77,15 @@ static ab_status read_integers(const ab_tensorfile *file, const ab_tensor_entry 
 static ab_status check_entry(const ab_tensorfile *file, const ab_tensor_entry *entry) {
     char name[AB_TENSORFILE_TEXT], shape[AB_TENSORFILE_TEXT];
     if (entry->ndim >= 1 && entry->ndim <= AB_MAX_DIMS && entry->count > 0 &&
-        (!entry->fortran || entry->ndim < 2))
+        (!entry->fortran || entry->ndim < 2) && !(entry->stride && is_integer(entry)))
         return AB_OK;
     return ab_fail(AB_INPUT,
                    "%s: %s: expected a row-major array of 1 to %d dimensions, samples first, found %s%s",
                    file->path, ab_tensor_printable(entry->name, name), (int)AB_MAX_DIMS,
-                   ab_tensor_shape_text(entry, shape), entry->fortran ? " in column-major order" : "");
+                   ab_tensor_shape_text(entry, shape),
+                   entry->fortran  ? " in column-major order"
+                   : entry->stride ? " in another order"
+                                   : "");
 }
 
 static ab_status read_entry(const ab_tensorfile *file, const ab_tensor_entry *entry, array *a) {

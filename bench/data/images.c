@@ -45,7 +45,8 @@ static ab_status open_image_file(const reading *r, const char *path, image_file 
     if (a->file->count != 1)
         return ab_fail(AB_INPUT, "%s: expected a .npy file, found %d arrays", path, a->file->count);
     const ab_tensor_entry *e = a->entry = &a->file->tensor[0];
-    if (strcmp(e->element->name, "uint8") != 0 || e->packed || e->fortran) return wrong(r, path, e);
+    if (strcmp(e->element->name, "uint8") != 0 || e->packed || e->fortran || e->stride)
+        return wrong(r, path, e);
     const int64_t bytes = ab_shape_count(want);
     for (int several = 0; several < 2; several++) {
         bool fits = e->ndim == several + 3 || (grey && e->ndim == several + 2);

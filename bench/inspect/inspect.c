@@ -153,9 +153,21 @@ static bool wanted(const ab_inspect_request *request, const char *name) {
     return request->patterns == 0;
 }
 
+/* Whether a pattern is this very name: what shares its bytes with another tensor must be asked for. */
+static bool named(const ab_inspect_request *request, const char *name) {
+    for (int i = 0; i < request->patterns; i++)
+        if (strcmp(request->pattern[i], name) == 0) return true;
+    return false;
+}
+
+/* Tensors, then aliases. */
+static const ab_tensor_entry *entry_at(const ab_tensorfile *file, int i) {
+    return i < file->count ? &file->tensor[i] : &file->alias[i - file->count];
+}
+
 static int total(const ab_inspect_selection *s) {
     int count = 0;
-    for (int f = 0; f < s->files; f++) count += s->file[f]->count;
+    for (int f = 0; f < s->files; f++) count += s->file[f]->count + s->file[f]->aliases;
     return count;
 }
 
@@ -180,7 +192,8 @@ static ab_status no_match(const ab_inspect_selection *s, const char *pattern) {
     const char **names = malloc((size_t)(count > 0 ? count : 1) * sizeof *names);
     if (!names) return ab_fail(AB_NO_MEMORY, "out of memory for %d names", count);
     for (int f = 0; f < s->files; f++)
-        for (int i = 0; i < s->file[f]->count; i++) names[n++] = s->file[f]->tensor[i].name;
+        for (int i = 0; i < s->file[f]->count + s->file[f]->aliases; i++)
+            names[n++] = entry_at(s->file[f], i)->name;
     char near[256], shown[AB_TENSORFILE_TEXT]; /* ab_nearest returns names of at most 63 bytes */
     list_near(pattern, names, count, near, sizeof near);
     free(names);
@@ -192,8 +205,10 @@ static ab_status check_patterns(const ab_inspect_request *request, const ab_insp
     for (int p = 0; p < request->patterns; p++) {
         bool found = false;
         for (int f = 0; f < s->files && !found; f++)
-            for (int i = 0; i < s->file[f]->count && !found; i++)
-                found = matches(request->pattern[p], s->file[f]->tensor[i].name);
+            for (int i = 0; i < s->file[f]->count + s->file[f]->aliases && !found; i++)
+                found = i < s->file[f]->count
+                            ? matches(request->pattern[p], s->file[f]->tensor[i].name)
+                            : strcmp(request->pattern[p], entry_at(s->file[f], i)->name) == 0;
         if (!found) return no_match(s, request->pattern[p]);
     }
     return AB_OK;
@@ -224,18 +239,29 @@ static ab_status open_files(const ab_inspect_request *request, ab_inspect_select
 static int pick_some(const ab_inspect_request *request, ab_inspect_selection *s, bool readable, int at) {
     int first = at;
     for (int f = 0; f < s->files; f++)
-        for (int i = 0; i < s->file[f]->count; i++) {
-            const ab_tensor_entry *entry = &s->file[f]->tensor[i];
-            if ((entry->element->format != NULL) == readable && wanted(request, entry->name))
+        for (int i = 0; i < s->file[f]->count + s->file[f]->aliases; i++) {
+            const ab_tensor_entry *entry = entry_at(s->file[f], i);
+            const bool asked =
+                i < s->file[f]->count ? wanted(request, entry->name) : named(request, entry->name);
+            if (asked && (entry->element->format != NULL) == readable)
                 s->pick[at++] = (ab_inspect_pick){s->file[f], entry};
         }
     return at - first;
+}
+
+/* Files without tensors are fine, but not those that hold something else. */
+static ab_status check_notes(const ab_inspect_selection *s) {
+    for (int f = 0; f < s->files; f++)
+        if (s->file[f]->count == 0 && s->file[f]->note)
+            return ab_fail(AB_INPUT, "%s: %s", s->file[f]->path, s->file[f]->note);
+    return AB_OK;
 }
 
 ab_status ab_inspect_select(const ab_inspect_request *request, ab_inspect_selection *selection) {
     ab_inspect_selection *s = selection;
     *s = (ab_inspect_selection){0};
     AB_TRY(open_files(request, s));
+    AB_TRY(check_notes(s));
     AB_TRY(check_patterns(request, s));
     int count = total(s);
     s->pick = malloc((size_t)(count > 0 ? count : 1) * sizeof *s->pick);

@@ -127,16 +127,13 @@ static ab_status add_tensors(ab_tensorfile *file, const ab_zip_member *zip, int6
     member *members = calloc((size_t)(count > 0 ? count : 1), sizeof *members);
     if (!members) return ab_fail(AB_NO_MEMORY, "out of memory for %" PRId64 " members", count);
     file->reader_data = members;
-    bool pickled = false;
     for (int64_t i = 0; i < count; i++) {
-        pickled = pickled || ends_with(&zip[i], "data.pkl");
         if (!ends_with(&zip[i], ".npy")) continue;
         members[file->count].zip = zip[i];
         AB_TRY(add_tensor(file, &zip[i], &members[file->count].npy_header));
     }
     if (file->count > 0) return AB_OK;
-    return ab_fail(AB_INPUT, "expected .npy members, found none%s",
-                   pickled ? " (a PyTorch pickle? save it as .safetensors)" : "");
+    return ab_fail(AB_INPUT, "expected .npy members, found none");
 }
 
 static ab_status list(ab_tensorfile *file) {
@@ -148,13 +145,19 @@ static ab_status list(ab_tensorfile *file) {
     return status;
 }
 
+/* An archive with a pickle is PyTorch's. */
+static bool recognise(const uint8_t *bytes, int64_t size) {
+    return ab_zip_recognise(bytes, size) && ab_zip_names(bytes, size, "") &&
+           !ab_zip_names(bytes, size, "data.pkl");
+}
+
 static void release(ab_tensorfile *file) { free(file->reader_data); }
 
 const ab_tensor_reader ab_tensor_reader_npz = {
     .name = "npz",
     .suffix = ".npz",
     .text = "numpy archive: .npy members, stored or deflated",
-    .recognise = ab_zip_recognise,
+    .recognise = recognise,
     .list = list,
     .check = check,
     .unpack_begin = unpack_begin,

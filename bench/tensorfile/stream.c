@@ -112,6 +112,58 @@ static void decode(const decoder *d, const uint8_t *raw, uint8_t *scratch, int64
     block->data = wide;
 }
 
+/* ---- elements that are not side by side -------------------------------------------------------- */
+
+static void copy_apart(uint8_t *dst, const uint8_t *src, int64_t n, int64_t step, int64_t width) {
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < width; k++) dst[i * width + k] = src[i * step * width + k];
+}
+
+static void copy_apart2(uint8_t *dst, const uint8_t *src, int64_t n, int64_t step) {
+    for (int64_t i = 0; i < n; i++) memcpy(dst + 2 * i, src + 2 * i * step, 2);
+}
+
+static void copy_apart4(uint8_t *dst, const uint8_t *src, int64_t n, int64_t step) {
+    for (int64_t i = 0; i < n; i++) memcpy(dst + 4 * i, src + 4 * i * step, 4);
+}
+
+/* n elements of a row whose neighbours are `step` elements apart. */
+static void copy_row(uint8_t *dst, const uint8_t *src, int64_t n, int64_t step, int64_t width) {
+    if (step == 1)
+        memcpy(dst, src, (size_t)(n * width));
+    else if (width == 4)
+        copy_apart4(dst, src, n, step);
+    else if (width == 2)
+        copy_apart2(dst, src, n, step);
+    else
+        copy_apart(dst, src, n, step, width);
+}
+
+/* Collects the elements [first, first + n) in the order of their indices. */
+static void gather(const ab_tensor_entry *entry, const uint8_t *map, int64_t first, int64_t n, int64_t width,
+                   uint8_t *dst) {
+    const int last = entry->ndim - 1;
+    int64_t index[AB_TENSORFILE_MAX_DIMS], at = 0;
+    for (int d = last; d >= 0; d--) {
+        index[d] = first % entry->dim[d];
+        first /= entry->dim[d];
+        at += index[d] * entry->stride[d];
+    }
+    while (n > 0) {
+        const int64_t left = entry->dim[last] - index[last], row = left < n ? left : n;
+        copy_row(dst, map + entry->offset + at * width, row, entry->stride[last], width);
+        dst += row * width;
+        n -= row;
+        at += row * entry->stride[last];
+        index[last] += row;
+        for (int d = last; d > 0 && index[d] == entry->dim[d]; d--) { /* carry */
+            at += entry->stride[d - 1] - index[d] * entry->stride[d];
+            index[d] = 0;
+            index[d - 1]++;
+        }
+    }
+}
+
 /* ---- walking the blocks ---------------------------------------------------------------------- */
 
 static int64_t block_count(const ab_tensor_entry *entry) {
@@ -158,9 +210,11 @@ static void walk_chunk(void *argument, int64_t chunk, int thread) {
     for (int64_t b = first_block(w, (int)chunk); b < end; b++) {
         ab_tensor_block block = block_at(w, b);
         int64_t from = w->decoder.entry->offset + block.first * bytes;
-        decode(&w->decoder, w->file->map + from, scratch, w->room, &block);
+        const bool apart = w->decoder.entry->stride != NULL;
+        if (apart) gather(w->decoder.entry, w->file->map, block.first, block.n, bytes, scratch);
+        decode(&w->decoder, apart ? scratch : w->file->map + from, scratch, w->room, &block);
         w->visitor->see(w->visitor->context, (int)chunk, &block);
-        ab_tensorfile_release(w->file, from, from + block.n * bytes);
+        if (!apart) ab_tensorfile_release(w->file, from, from + block.n * bytes);
     }
 }
 
@@ -185,7 +239,7 @@ static ab_status walk_packed(const walk *w) {
 
 static bool needs_scratch(const walk *w) {
     const ab_tensor_entry *entry = w->decoder.entry;
-    return entry->packed || w->decoder.swapped || !w->decoder.direct ||
+    return entry->packed || entry->stride || w->decoder.swapped || !w->decoder.direct ||
            (uintptr_t)(w->file->map + entry->offset) % (uintptr_t)w->decoder.item_bytes != 0;
 }
 

@@ -64,6 +64,7 @@ const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENS
 void ab_tensor_entry_clear(ab_tensor_entry *entry) {
     free(entry->name);
     free(entry->dim);
+    free(entry->stride);
     memset(entry, 0, sizeof *entry);
 }
 
@@ -133,11 +134,23 @@ static const ab_tensor_reader *reader_of_name(const ab_tensorfile *file) {
     return NULL;
 }
 
+/* The same by a suffix that files of other kinds have too. */
+static const ab_tensor_reader *reader_of_other_name(const ab_tensorfile *file) {
+    const char *suffix = strrchr(file->path, '.');
+    char word[16];
+    if (!suffix || !ab_text_fits(word, sizeof word, " %s ", suffix)) return NULL;
+    for (int i = 0; i < ab_tensor_reader_count(); i++)
+        if (readers[i]->also && strstr(readers[i]->also, word)) return readers[i];
+    return NULL;
+}
+
 /* Bytes decide, but a file that is called one kind and is another was mixed up somewhere. If only the name is
  * of a kind, its list() reports what is wrong with the first bytes. */
 static ab_status choose_reader(ab_tensorfile *file) {
     const ab_tensor_reader *bytes = reader_of_bytes(file), *name = reader_of_name(file);
-    if (!bytes && !name) return ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy or .npz");
+    if (!bytes && !name) name = reader_of_other_name(file);
+    if (!bytes && !name)
+        return ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy, .npz or .pt");
     if (bytes && name && bytes != name)
         return ab_fail(AB_INPUT, "expected %s, as the name ends in %s, found %s (rename it to *%s)",
                        name->name, name->suffix, bytes->name, bytes->suffix);
@@ -219,7 +232,10 @@ void ab_tensorfile_close(ab_tensorfile *file) {
     if (!file) return;
     if (file->reader && file->reader->release) file->reader->release(file);
     for (int i = 0; i < file->count; i++) ab_tensor_entry_clear(&file->tensor[i]);
+    for (int i = 0; i < file->aliases; i++) ab_tensor_entry_clear(&file->alias[i]);
     free(file->tensor);
+    free(file->alias);
+    free(file->note);
     if (file->mapping) munmap(file->mapping, (size_t)file->size);
     free(file->path);
     free(file);
@@ -229,6 +245,30 @@ ab_status ab_tensorfile_check(const ab_tensorfile *file, const ab_tensor_entry *
     if (entry->packed || !file->reader->check) return AB_OK;
     const ab_status status = file->reader->check(file, entry);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", file->path);
+}
+
+static int narrow(ab_tensor_entry *entry, int count, const char *prefix) {
+    const size_t length = strlen(prefix);
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        char *name = entry[i].name;
+        if (strncmp(name, prefix, length) == 0 && name[length] == '.') {
+            memmove(name, name + length + 1, strlen(name + length + 1) + 1);
+            entry[kept++] = entry[i];
+        } else {
+            ab_tensor_entry_clear(&entry[i]);
+        }
+    }
+    return kept;
+}
+
+void ab_tensorfile_narrow(ab_tensorfile *file, const char *prefix) {
+    file->count = narrow(file->tensor, file->count, prefix);
+    file->aliases = narrow(file->alias, file->aliases, prefix);
+}
+
+ab_status ab_tensorfile_values(const ab_tensorfile *file, ab_value_visitor visit, void *context) {
+    return file->reader->values ? file->reader->values(file, visit, context) : AB_OK;
 }
 
 /* ---- find ------------------------------------------------------------------------------------ */
@@ -254,6 +294,11 @@ ab_status ab_tensorfile_find(const ab_tensorfile *file, const char *name, const 
     for (int i = 0; i < file->count; i++)
         if (strcmp(file->tensor[i].name, name) == 0) {
             *entry = &file->tensor[i];
+            return AB_OK;
+        }
+    for (int i = 0; i < file->aliases; i++)
+        if (strcmp(file->alias[i].name, name) == 0) {
+            *entry = &file->alias[i];
             return AB_OK;
         }
     return no_such_tensor(file, name);

@@ -55,7 +55,28 @@ typedef struct ab_tensor_entry {
     int64_t packed;  /* compressed bytes, for the reader's unpacker; 0: not compressed */
     bool big_endian; /* byte order of the elements */
     bool fortran;    /* column-major: elements are in that order */
+    int64_t skip;    /* packed tensors: unpacked bytes before the first element */
+    int64_t *stride; /* owned; [ndim] in elements, of a tensor whose elements are not side by side in the
+                        order of its indices; NULL: they are. They are read in the order of the indices */
 } ab_tensor_entry;
+
+/* What a file holds beside tensors. */
+typedef enum ab_value_kind {
+    AB_VALUE_NUMBER, /* also true and false */
+    AB_VALUE_TEXT,
+    AB_VALUE_CLASS, /* the name of a class or a function: text */
+    AB_VALUE_CALL   /* an object that is no tensor, by the name of its class: text */
+} ab_value_kind;
+
+typedef struct ab_tensor_value {
+    ab_value_kind kind;
+    double number;
+    const char *text; /* as in the file, not terminated */
+    size_t bytes;
+} ab_tensor_value;
+
+/* Called for every value by name; both are borrowed. A failure ends the walk and is returned. */
+typedef ab_status (*ab_value_visitor)(void *context, const char *name, const ab_tensor_value *value);
 
 struct ab_tensor_reader;
 
@@ -67,7 +88,10 @@ typedef struct ab_tensorfile {
     void *mapping; /* unmapped by close: `map`, or NULL if the bytes are borrowed */
     int count, capacity;
     ab_tensor_entry *tensor; /* [capacity], count of them in use; in file order */
-    void *reader_data;       /* owned by the reader */
+    ab_tensor_entry *alias;  /* [aliases], further names of bytes that a tensor has: found by name only */
+    int aliases;
+    char *note;        /* owned; what the file holds that is no tensor, one line of text; or NULL */
+    void *reader_data; /* owned by the reader */
 } ab_tensorfile;
 
 /* Opens `path` with the reader that recognises its first bytes, else by suffix, and checks all tensor
@@ -84,6 +108,13 @@ void ab_tensorfile_close(ab_tensorfile *file); /* NULL is a no-op */
 /* Finds the tensor called `name`, borrowed from the file; else AB_INPUT with the nearest names. */
 AB_MUST_CHECK ab_status ab_tensorfile_find(const ab_tensorfile *file, const char *name,
                                            const ab_tensor_entry **entry);
+
+/* Leaves only the tensors below `prefix`, a key of the file, and takes it and its dot off their names. */
+void ab_tensorfile_narrow(ab_tensorfile *file, const char *prefix);
+
+/* Calls the visitor for what the file holds beside tensors: nothing, in most kinds of file. */
+AB_MUST_CHECK ab_status ab_tensorfile_values(const ab_tensorfile *file, ab_value_visitor visit,
+                                             void *context);
 
 /* Reads the whole tensor as fp32 in file order into dst[entry->count]. fp64 is rounded (RNE), other formats
  * are exact. */
@@ -138,7 +169,8 @@ AB_MUST_CHECK ab_status ab_tensorfile_check(const ab_tensorfile *file, const ab_
 
 typedef struct ab_tensor_reader {
     const char *name, *suffix; /* "npy", ".npy" */
-    const char *text;          /* one line of help */
+    const char *also; /* other suffixes that files of other kinds have too: " .bin .ckpt "; or NULL */
+    const char *text; /* one line of help */
     bool (*recognise)(const uint8_t *bytes, int64_t size);
     /* Fills file->tensor and file->count with ab_tensorfile_add; messages need not name the file. */
     ab_status (*list)(ab_tensorfile *file);
@@ -150,6 +182,8 @@ typedef struct ab_tensor_reader {
     ab_status (*unpack_begin)(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state);
     ab_status (*unpack)(void *state, uint8_t *dst, int64_t bytes);
     ab_status (*unpack_end)(void *state, bool complete);
+    /* ab_tensorfile_values; NULL: none. */
+    ab_status (*values)(const ab_tensorfile *file, ab_value_visitor visit, void *context);
     void (*release)(ab_tensorfile *file); /* frees reader_data; may be NULL */
 } ab_tensor_reader;
 

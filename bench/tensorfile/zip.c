@@ -244,6 +244,30 @@ bool ab_zip_recognise(const uint8_t *bytes, int64_t size) {
     return size >= 4 && (get(bytes, 4) == local_magic || get(bytes, 4) == end_magic);
 }
 
+/* Quiet: what is wrong with a directory, ab_zip_list says. */
+bool ab_zip_names(const uint8_t *bytes, int64_t size, const char *suffix) {
+    const archive file = {bytes, size};
+    const size_t length = strlen(suffix);
+    const int64_t end = find_end(&file);
+    if (end < 0) return false;
+    int64_t at = (int64_t)get(bytes + end + 16, 4);
+    if (at == UINT32_MAX && has_magic(&file, end - LOCATOR_BYTES, LOCATOR_BYTES, locator_magic)) {
+        const uint64_t end64 = get(bytes + end - LOCATOR_BYTES + 8, 8);
+        if (end64 > (uint64_t)size || !has_magic(&file, (int64_t)end64, END64_BYTES, end64_magic))
+            return false;
+        at = (int64_t)get(bytes + end64 + 48, 8);
+    }
+    while (at >= 0 && at <= size - CENTRAL_BYTES && has_magic(&file, at, CENTRAL_BYTES, central_magic)) {
+        const int64_t name = (int64_t)get(bytes + at + 28, 2);
+        if (name > size - CENTRAL_BYTES - at) return false;
+        if (name >= (int64_t)length &&
+            memcmp(bytes + at + CENTRAL_BYTES + name - (int64_t)length, suffix, length) == 0)
+            return true;
+        at += CENTRAL_BYTES + name + (int64_t)get(bytes + at + 30, 2) + (int64_t)get(bytes + at + 32, 2);
+    }
+    return false;
+}
+
 ab_status ab_zip_list(const uint8_t *bytes, int64_t size, ab_zip_member **members, int64_t *count) {
     const archive file = {bytes, size};
     directory d = {0};

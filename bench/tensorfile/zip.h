@@ -30,6 +30,9 @@ typedef struct ab_zip_member {
 /* Whether the first bytes are those of a zip archive. */
 bool ab_zip_recognise(const uint8_t *bytes, int64_t size);
 
+/* Whether there is a directory with a name that ends in `suffix`, by a look at its bytes only. */
+bool ab_zip_names(const uint8_t *bytes, int64_t size, const char *suffix);
+
 /* Checks the directory and returns its members in the order of their data; the caller frees *members. */
 AB_MUST_CHECK ab_status ab_zip_list(const uint8_t *bytes, int64_t size, ab_zip_member **members,
                                     int64_t *count);

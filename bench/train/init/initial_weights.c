@@ -114,9 +114,38 @@ out:
     return status;
 }
 
+/* Whether the file has a parameter of the network by its name. */
+static bool has_own_names(const ab_plan *plan, const ab_tensorfile *file) {
+    char name[AB_PLAN_NAME];
+    for (int p = 0; p < plan->params; p++) {
+        ab_params_name(plan, &plan->param[p], name);
+        if (ab_entry_of(file, name)) return true;
+    }
+    return false;
+}
+
+static bool has_below(const ab_tensorfile *file, const char *key) {
+    const size_t length = strlen(key);
+    for (int i = 0; i < file->count; i++)
+        if (strncmp(file->tensor[i].name, key, length) == 0 && file->tensor[i].name[length] == '.')
+            return true;
+    return false;
+}
+
+/* Of a training checkpoint, which has the weights under a key beside the optimizer's state, only these. */
+static void narrow_to_model(ab_tensorfile *file) {
+    static const char *const keys[] = {"state_dict", "model_state_dict", "model", "module", "net", "weights"};
+    for (size_t k = 0; k < AB_COUNT_OF(keys); k++)
+        if (has_below(file, keys[k])) {
+            ab_tensorfile_narrow(file, keys[k]);
+            return;
+        }
+}
+
 static ab_status open_source(const char *file, const char *map, const ab_plan *plan, source *from) {
     if (!file) return AB_OK;
     AB_TRY(ab_tensorfile_open(file, &from->file));
+    if (from->file->reader->values && !has_own_names(plan, from->file)) narrow_to_model(from->file);
     AB_TRY(ab_init_map_load(map, &from->map));
     ab_status status = check_tensors(plan, from);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--init %s", file);
@@ -181,6 +210,8 @@ void ab_differ(ab_differences *found, const char *name, const char *how) {
 const ab_tensor_entry *ab_entry_of(const ab_tensorfile *file, const char *name) {
     for (int i = 0; i < file->count; i++)
         if (strcmp(file->tensor[i].name, name) == 0) return &file->tensor[i];
+    for (int i = 0; i < file->aliases; i++)
+        if (strcmp(file->alias[i].name, name) == 0) return &file->alias[i];
     return NULL;
 }
 

@@ -469,7 +469,7 @@ static void archives_without_arrays_say_what_they_are(void **state) {
     assert_refused("x.npz", &none, "expected .npy members, found none");
     part p = honest("archive/data.pkl", &content, false);
     bytes pickle = zip_of(&p, 1);
-    assert_refused("model.pt", &pickle, "PyTorch pickle");
+    assert_refused("model.npz", &pickle, "expected npz, as the name ends in .npz, found pt");
     bytes_free(&none);
     bytes_free(&content);
     bytes_free(&pickle);

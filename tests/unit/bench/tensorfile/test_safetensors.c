@@ -420,8 +420,8 @@ static void what_is_no_regular_file_is_refused(void **state) {
     assert_non_null(strstr(ab_error_message(), "cannot open"));
     bytes empty = {0}, noise = {0};
     put_text(&noise, "hello, world");
-    assert_refused("x.bin", &empty, "expected .safetensors, .npy or .npz");
-    assert_refused("x.bin", &noise, "expected .safetensors, .npy or .npz");
+    assert_refused("x.raw", &empty, "expected .safetensors, .npy, .npz or .pt");
+    assert_refused("x.raw", &noise, "expected .safetensors, .npy, .npz or .pt");
     bytes_free(&noise);
 }
 

@@ -1,0 +1,42 @@
+# Files of torch.save wherever tensor files are taken.
+. "$AMPBENCH_SOURCE/tests/cli/lib/cli.sh"
+files=${AMPBENCH_BUILD:?}/tests/checkpoints/files
+
+# inspect: the same counts as of the same tensors in another kind of file
+for kind in npz pth; do
+    run inspect "$files/tiny.$kind" --json -
+    expect_rc 0 "inspect of a .$kind"
+    sed 's/"file":"[^"]*",//; s/"stored_as":"[^"]*",//; s/,$//' "$work/out" |
+        grep '^{"name"' | sort >"$work/$kind"
+done
+checks=$((checks + 1))
+[ -s "$work/npz" ] && cmp -s "$work/npz" "$work/pth" || fail "inspect: counts of .pth differ from .npz"
+
+run inspect "$files/views.pt"
+expect_text "$work/out" 'counted once: bytes that 2 tensors share with another (tied.second, ...)' shared
+run inspect "$files/views.pt" --tensor tied.second
+expect_rc 0 "a tensor that shares its bytes"
+run inspect "$files/training.pt"
+expect_text "$work/out" 'not a tensor: argparse.Namespace (not executed)' "an object"
+
+# nothing is executed
+printf '\200\002cos\nsystem\nX\003\0\0\0id!\205R.' >"$work/evil.pt"
+run inspect "$work/evil.pt"
+expect_rc 2 "a pickle that names os.system"
+expect_text "$work/err" "evil.pt: not a tensor: os.system (not executed)" "a pickle that names os.system"
+
+# --init: the same weights give the same losses, from any kind of file
+net=$AMPBENCH_SOURCE/tests/golden/tiny.json
+train() {
+    run run --net "$net" --data "$AMPBENCH_SOURCE/tests/golden/data" --levels O0 --steps 3 --rounds 1 \
+        --no-floor --no-plots --quiet --init "$1" --out "$work/$2.json"
+    expect_rc 0 "--init $1"
+    digests "$work/$2.json" >"$work/$2.txt"
+}
+train "$files/tiny.npz" npz
+train "$files/tiny.pth" pth
+train "$files/tiny.ckpt" ckpt
+checks=$((checks + 2))
+[ -s "$work/npz.txt" ] && cmp -s "$work/npz.txt" "$work/pth.txt" || fail "--init: .pth gives other losses"
+cmp -s "$work/npz.txt" "$work/ckpt.txt" || fail "--init: .ckpt gives other losses"
+finish

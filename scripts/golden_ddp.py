@@ -4,8 +4,9 @@
     golden_ddp.py            writes tests/golden/ddp.npz (data), ddp_init.npz (weights), ddp.json
 
 Trains a perceptron on 2 and 4 processes, plain and with fp16_compress_hook and bf16_compress_hook. Each
-trace is made twice, the second time with other buckets and threads; the largest difference of their losses is kept
-as the drift of DDP itself. Needs torch 2.11 and numpy. Not part of the build and not run by any test.
+trace is made twice, the second time with other buckets and threads; the largest difference of their losses
+is kept as the drift of DDP itself. Needs torch 2.11 and numpy. Not part of the build and not run by any
+test.
 """
 
 import json

@@ -355,6 +355,8 @@ class Group:
     def finish(self, scale_after: Optional[float] = None) -> None:
         """Ends the step: its facts go to the library, which says what the next one should show."""
         probe, record = self.probe, self.probe.record
+        if self.plan & _abi.PLAN_STATE:
+            probe.finder.weights(self)
         if self.plan & _abi.PLAN_STATE and self.stepped:
             table, keep = self._states(with_gradients=False)
             record.see(table)

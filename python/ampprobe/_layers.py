@@ -141,6 +141,9 @@ class Layers:
             self.fired[name] = self.fired.get(name, 0) + 1
             with _disable_current_modes():  # selective checkpointing counts the operations
                 self._look_at_inputs(name, module, inputs, torch)
+                probe.finder.layer(
+                    name, module, list(tensors_in(inputs, torch)), list(tensors_in(output, torch)), torch
+                )
                 for index, tensor in enumerate(tensors_in(output, torch)):
                     self._output(name if index == 0 else f"{name}#{index}", name, module, tensor, torch)
         except Exception as error:
@@ -215,6 +218,7 @@ class Layers:
                 values = tensor.detach().float()
                 largest = values.abs().amax().item()
                 if limit[tensor.dtype] < largest < 65536 and bool((values == values.round()).all()):
+                    self.probe.finder.whole_numbers(name, largest)
                     self.findings[name] = (
                         f"its input is {tensor.dtype} and holds whole numbers up to "
                         f"{largest:.0f}, of which neighbours beyond "

@@ -11,7 +11,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _layers, _layout, _patches, _replay
+from . import _abi, _describe, _facts, _layers, _layout, _patches, _replay
 from ._group import Group, guarded, loss_value
 
 
@@ -52,6 +52,7 @@ class Probe:
         self.plain_type: Any = torch.Tensor if torch is not None else None
         self._names = _describe.parameter_names(models, optimizers)
         self.layers = _layers.Layers(self)
+        self.finder = _facts.Finder(self)
         self.groups = [Group(self, index, optimizer) for index, optimizer in enumerate(optimizers)]
         try:
             _patches.register(self)
@@ -59,6 +60,7 @@ class Probe:
                 self._watch(group, optimizer)
             if scaler is not None:
                 self.saw_scaler(scaler, None)
+            self.finder.attached(optimizers)
         except BaseException:  # nothing of a probe that could not be attached stays
             self.off = True
             self._detach()
@@ -87,6 +89,10 @@ class Probe:
         self._handles.append(optimizer.register_step_post_hook(after_step))
         if group.index == 0:
             self.begin_step(0, group.plan)
+
+    def parameter_name(self, parameter: Any) -> str:
+        """The name of a parameter in the record."""
+        return self._names.get(id(parameter), ("a parameter", None))[0]
 
     def describe_parameters(self, parameters: list, group: int) -> list[int]:
         """Numbers of an optimizer's parameters, described to the library."""
@@ -127,6 +133,7 @@ class Probe:
             self.expects_scaler = scaler.is_enabled()
             self._awaits_backward += 1
         self._add_loss(loss_value(outputs))
+        self._look_at_loss(outputs)
 
     @guarded
     def saw_backward(self, tensors: Any) -> None:
@@ -136,8 +143,13 @@ class Probe:
             self._awaits_backward -= 1
         else:
             self._add_loss(loss_value(tensors))
+            self._look_at_loss(tensors)
         if not self._loss_frozen:
             self.micro_batches += 1
+
+    def _look_at_loss(self, outputs: Any) -> None:
+        if self.groups[0].plan & _abi.PLAN_STATE and not self._loss_frozen:
+            self.finder.loss(outputs[0] if isinstance(outputs, (list, tuple)) and outputs else outputs)
 
     def freeze_loss(self) -> None:
         """The loss of this step is known: later evaluations of its closure do not count."""
@@ -158,6 +170,8 @@ class Probe:
         self._loss_taken = True
         self._loss_frozen = False
         self._awaits_backward = 0
+        if self.finder.targets:
+            self.finder.step_ends(self.micro_batches)
         if self.micro_batches > self._told_micro_batches:
             self._told_micro_batches = self.micro_batches
             self.record.set("accumulation", self.micro_batches)
@@ -243,6 +257,8 @@ class Probe:
             self.note(f"step {step} overflowed, and did not when it was run again")
             return
         event = {"step": step, **found, "last_step": step, "loss_scale": scale}
+        rows = event.pop("rows", 0)
+        self.finder.origin({**event, "rows": rows})
         place = (event["op"], event["type"], event["pass"])
         known = [other for other in self.origins if (other["op"], other["type"], other["pass"]) == place]
         if known:
@@ -333,6 +349,7 @@ class Probe:
                 for group in self.groups:
                     if group.decided or group.stepped:
                         group.finish()
+                    self.finder.weights(group)
                 self._tell_precision()
         except Exception as error:
             self.fail(error)

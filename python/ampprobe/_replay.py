@@ -63,12 +63,34 @@ def _undone(models: list, start: _State, torch: Any) -> Iterator[None]:
 
 
 def _largest(tensors: list) -> Optional[float]:
-    values = [t.detach().abs().amax().item() for t in tensors if t.numel()]
-    return max(values) if values else None
+    values = [t.detach()[t.isfinite()].abs() for t in tensors if t.numel()]  # a mask has -inf
+    return max((value.amax().item() for value in values if value.numel()), default=None)
 
 
 def _finite(tensors: list) -> bool:
     return all(bool(t.isfinite().all()) for t in tensors)
+
+
+# Operations that write the -inf of an attention mask on purpose.
+_MASKS = ("masked_fill", "where", "full", "fill_", "triu", "tril", "scalar_tensor", "lift_fresh")
+
+
+def _sound(tensors: list) -> bool:
+    """No NaN and no +inf; -inf is what a mask has."""
+    return all(not bool((t.isnan() | (t == float("inf"))).any()) for t in tensors)
+
+
+def _masks(function: Any, inputs: list, results: list) -> bool:
+    """The operation has written -inf, and it is one that makes a mask, or had it in its inputs."""
+    makes = any(part in str(function) for part in _MASKS)
+    return _sound(results) and (makes or not _finite(inputs))
+
+
+def _rows(function: Any, results: list) -> int:
+    """Rows of a softmax's result that have a NaN."""
+    if "softmax" not in str(function) and "attention" not in str(function):
+        return 0
+    return int(results[0].isnan().any(dim=-1).sum()) if results[0].dim() else 0
 
 
 def _floats(value: Any, torch: Any) -> list:
@@ -151,12 +173,12 @@ def watcher(torch: Any, layer: Callable[[], str], scale: float) -> Any:
             before = None
             if self.found is None and "empty" not in str(function):  # memory that nobody has written yet
                 inputs = _floats((args, kwargs), torch)
-                before = inputs and _finite(inputs)
+                before = inputs and _sound(inputs)
                 largest = _largest(inputs) if before else None
             outputs = function(*args, **kwargs)
             if before:
                 results = _floats(outputs, torch)
-                if not _finite(results):
+                if not _finite(results) and not _masks(function, inputs, results):
                     self._keep(function, args, kwargs, results, largest, layer())
             return outputs
 
@@ -188,6 +210,7 @@ def watcher(torch: Any, layer: Callable[[], str], scale: float) -> Any:
                 "appeared": 1,
                 "propagated": 0,
                 "vanished": 0,
+                "rows": _rows(function, results),
             }
 
     return Watcher()

@@ -25,7 +25,8 @@ static int refutation_count(const ab_verdict *v) {
 void ab_explain_print(const ab_case *c, const ab_verdict *v, FILE *out) {
     for (int i = 0; i < need_count(v); i++)
         if (!v->rule->needs[i]->there(c))
-            ab_print(out, "    not recorded: %s: %s\n", v->rule->needs[i]->text, v->rule->needs[i]->get);
+            ab_print(out, "    not recorded: %s: %s\n", v->rule->needs[i]->text,
+                     ab_need_get(c, v->rule->needs[i]));
     for (int i = 0; i < AB_SYMPTOMS; i++) {
         if (is_predicted(v, i))
             ab_print(out, "    predicts %s: %s\n", ab_symptom_text(i), is_seen(c, i) ? "seen" : "not seen");
@@ -54,7 +55,7 @@ static void add_needs(const ab_case *c, const ab_verdict *v, cJSON *object) {
     for (int i = 0; i < need_count(v); i++) {
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "text", v->rule->needs[i]->text);
-        cJSON_AddStringToObject(item, "get", v->rule->needs[i]->get);
+        cJSON_AddStringToObject(item, "get", ab_need_get(c, v->rule->needs[i]));
         cJSON_AddBoolToObject(item, "recorded", v->rule->needs[i]->there(c));
         cJSON_AddItemToArray(list, item);
     }

@@ -24,7 +24,10 @@ static bool has_unscaled(const ab_case *c) {
 
 static bool has_ledger(const ab_case *c) { return ab_json_at(c->facts.cell, "probes.lost_updates") != NULL; }
 
-static bool has_state(const ab_case *c) { return ab_json_at(c->facts.cell, "probes.adam_warning") != NULL; }
+static bool has_state(const ab_case *c) {
+    return ab_json_at(c->facts.cell, "probes.adam_warning") != NULL ||
+           cJSON_GetArraySize(ab_json_at(c->facts.cell, "probes.optimizer_state")) > 0;
+}
 
 static bool has_signals(const ab_case *c) { return ab_json_at(c->facts.baseline, "probes.signals") != NULL; }
 
@@ -32,25 +35,38 @@ static bool has_loop(const ab_case *c) { return ab_is_loop(&c->facts); }
 
 static bool has_vitals(const ab_case *c) { return ab_json_at(c->facts.cell, "vitals") != NULL; }
 
-const ab_need ab_need_o0 = {"whether fp32 does better", "run with an O0 cell, --levels O0,...", has_o0};
-const ab_need ab_need_origin = {"where the first non-finite value was produced",
-                                "run with the probe origin (a default one)", has_origin};
-const ab_need ab_need_gradients = {"which gradients overflow or are flushed",
-                                   "run with the probe gradients (a default one)", has_gradients};
+const ab_need ab_need_o0 = {
+    "whether fp32 does better", "run with an O0 cell, --levels O0,...", has_o0,
+    "train the same loop once in fp32 with the probe and give its record: --baseline FP32.json"};
+const ab_need ab_need_origin = {
+    "where the first non-finite value was produced", "run with the probe origin (a default one)", has_origin,
+    "with probe.step(closure): round a step, which runs it again if it overflows"};
+const ab_need ab_need_gradients = {
+    "which gradients overflow or are flushed", "run with the probe gradients (a default one)", has_gradients,
+    "show gradients before they are unscaled: attach the probe before the first step"};
 const ab_need ab_need_unscaled = {
     "whether gradients are clipped, or unscaled again, while they carry the scale",
-    "run with the probe gradients (a default one)", has_unscaled};
+    "run with the probe gradients (a default one)", has_unscaled,
+    "show them to the optimizer's probed steps: attach(..., every=1)"};
 const ab_need ab_need_ledger = {"whether updates are lost, or how large they are",
-                                "run with the probe lost_updates (a default one)", has_ledger};
+                                "run with the probe lost_updates (a default one)", has_ledger,
+                                "show weights before and after updates: attach(..., every=1), or more steps"};
 const ab_need ab_need_state = {"whether the optimizer's state underflows",
-                               "run with the probe adam_warning (a default one)", has_state};
-const ab_need ab_need_signals = {"whether signals die or grow on their way",
-                                 "run with the probe signals (a default one)", has_signals};
+                               "run with the probe adam_warning (a default one)", has_state,
+                               "show the optimizer's state: attach(..., every=1), or more steps"};
+const ab_need ab_need_signals = {
+    "whether signals die or grow on their way", "run with the probe signals (a default one)", has_signals,
+    "train the same loop once in fp32 with the probe and give its record: --baseline FP32.json"};
 const ab_need ab_need_vitals = {"whether data, labels and weights are sound",
-                                "this record is of an earlier version; run again", has_vitals};
-
+                                "this record is of an earlier version; run again", has_vitals,
+                                "check them in the loop: a probe does not see them"};
 const ab_need ab_need_loop = {"what the training loop does between its steps",
-                              "record the loop itself with libampprobe or ampprobe", has_loop};
+                              "record the loop itself with libampprobe or ampprobe", has_loop,
+                              "attach the probe before the first step"};
+
+const char *ab_need_get(const ab_case *c, const ab_need *need) {
+    return ab_is_loop(&c->facts) ? need->loop : need->get;
+}
 
 /* ---- refutations ----------------------------------------------------------------------------- */
 

@@ -14,6 +14,7 @@ typedef struct ab_need {
     const char *text; /* what it tells: "whether ..." or "where ..." */
     const char *get;  /* how to record it */
     bool (*there)(const ab_case *c);
+    const char *loop; /* how a probe in a loop of the user's own records it */
 } ab_need;
 
 extern const ab_need ab_need_o0; /* an O0 cell */
@@ -26,6 +27,9 @@ extern const ab_need ab_need_state;     /* second moments that do not change */
 extern const ab_need ab_need_signals;   /* of O0 */
 extern const ab_need ab_need_vitals;    /* data, labels, weights */
 extern const ab_need ab_need_loop;      /* what a training loop of the user's own does and states */
+
+/* How to record a fact for this record: as ampbench runs, or as a probe watches a loop. */
+const char *ab_need_get(const ab_case *c, const ab_need *need);
 
 /* What contradicts a cause. */
 typedef struct ab_refutation {

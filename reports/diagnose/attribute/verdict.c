@@ -2,8 +2,8 @@
 #include "reports/diagnose/attribute/verdict.h"
 
 #include "kernels/core/text.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
-#include "reports/record/observed.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -158,10 +158,10 @@ void ab_missing_evidence(const ab_case *c, char *text, size_t size) {
         causes[0] = '\0';
         if (needs[i]->there(c) || name_causes(c, needs[i], ab_symptoms_of(c), causes, sizeof causes) == 0)
             continue;
-        const bool fp32 = needs[i] == &ab_need_o0 && ab_observed_document(c->facts.document);
-        ab_text_show(text, size, "%s (%s): %s", needs[i]->text, causes,
-                     fp32 ? ab_observed_baseline_hint(c->facts.cell) : needs[i]->get);
+        ab_text_show(text, size, "%s (%s): %s", needs[i]->text, causes, ab_need_get(c, needs[i]));
         return;
     }
-    ab_text_show(text, size, "more: run with --probes all --probe-every 1");
+    ab_text_show(text, size, "%s",
+                 ab_is_loop(&c->facts) ? "more: attach the probe with every=1"
+                                       : "more: run with --probes all --probe-every 1");
 }

@@ -97,9 +97,81 @@ static bool judge_cell(const ab_case *c, bool o0, ab_verdict *verdict) {
     return true;
 }
 
+/* ---- from the states themselves -------------------------------------------------------------- */
+
+static double zero_share(const cJSON *tensor) {
+    const double zero = ab_json_number(tensor, "zero", 0), nonzero = ab_json_number(tensor, "nonzero", 0);
+    return zero + nonzero > 0 ? zero / (zero + nonzero) : 0;
+}
+
+/* Share of a parameter's gradients that are zero: their second moments are rightly 0. */
+static double zero_gradients(const cJSON *cell, const char *state) {
+    const char *end = strrchr(state, '.');
+    const size_t length = end ? (size_t)(end - state) : 0;
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        const char *name = ab_json_text(tensor, "name", "");
+        if (length > 0 && strncmp(name, state, length) == 0 && strcmp(name + length, ".grad") == 0)
+            return zero_share(tensor);
+    }
+    return 0;
+}
+
+static bool is_second_moment(const char *name) {
+    const char *end = strrchr(name, '.');
+    return end && strcmp(end, ".state1") == 0;
+}
+
+/* Of a loop that a probe watched: the second moments in half of which most are 0 beside their gradients. */
+static const cJSON *worst_state(const ab_case *c, double *share, int *place) {
+    const cJSON *tensor, *worst = NULL;
+    int i = -1;
+    *share = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "probes.optimizer_state")) {
+        const char *name = ab_json_text(tensor, "name", "");
+        i++;
+        if (!is_second_moment(name) || strcmp(ab_json_text(tensor, "stored", ""), c->facts.half->name) != 0)
+            continue;
+        const double here = zero_share(tensor) - zero_gradients(c->facts.cell, name);
+        if (!(here > *share)) continue;
+        *share = here;
+        *place = i;
+        worst = tensor;
+    }
+    return worst;
+}
+
+/* The root of a second moment that became 0 is below that of the flush limit; an epsilon above it bounds the
+ * update. */
+static bool bounds_update(const ab_case *c) {
+    return ab_json_number(c->facts.document, "config.eps", 0) >= sqrt(ab_format_flush_limit(c->facts.half));
+}
+
+static bool seen_in_states(const ab_case *c, ab_verdict *verdict) {
+    double share;
+    int place = 0;
+    char text[AB_TEXT_NUMBER];
+    const cJSON *state = worst_state(c, &share, &place);
+    const double eps = ab_json_number(c->facts.document, "config.eps", (double)NAN);
+    if (!state || !(share > c->facts.limits->state_stale) || !has_few_binades(&c->facts) || bounds_update(c))
+        return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = verdict->remedy.with_others = true;
+    verdict->since = 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(state, "layer", ""));
+    ab_verdict_add_evidence(verdict,
+                            "%s %% of the second moments in %s are zero although there is a gradient",
+                            ab_text_percent(text, share), ab_text_brief(ab_json_text(state, "name", ""), 80));
+    ab_verdict_point(&c->facts, verdict, "/probes/optimizer_state/%d/zero", place);
+    if (eps <= ab_format_flush_limit(c->facts.half))
+        ab_verdict_add_evidence(verdict, "epsilon %.3g is 0 in %s, the format of the optimizer's state", eps,
+                                c->facts.half->name);
+    return true;
+}
+
 /* O0 learns little for the same reason: its updates are too large. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return c->lr_unstable && judge_cell(c, true, verdict);
+    return (c->lr_unstable && judge_cell(c, true, verdict)) || seen_in_states(c, verdict);
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
@@ -117,8 +189,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 }
 
 static bool wide_state(const ab_case *c, const ab_verdict *verdict) {
+    double share;
+    int place;
     (void)verdict;
-    return !ab_json_is_true(c->facts.cell, "probes.adam_warning.applies") &&
+    return !worst_state(c, &share, &place) &&
+           !ab_json_is_true(c->facts.cell, "probes.adam_warning.applies") &&
            !ab_json_is_true(c->facts.baseline, "probes.adam_warning.applies");
 }
 

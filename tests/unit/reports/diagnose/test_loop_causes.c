@@ -21,6 +21,8 @@ typedef struct loop {
     int micro_batches;
     double last_loss;
     bool coarse_loss; /* losses are numbers of bf16 */
+    double moment;    /* second moments in fp16 that are not 0 have this size; 0: no state is shown */
+    int zero_moments; /* of them that are 0 */
     float logits;     /* largest output of the last layer; 0: no layer is shown */
     int nan_from;     /* losses are NaN from here on; 0: none */
     const char *fact; /* stated once at step 3 */
@@ -30,6 +32,7 @@ typedef struct loop {
 
 static ab_diagnosis diagnosis;
 static bool nan_hidden; /* the known problem was named */
+static char missing[AB_VERDICT_TEXT];
 
 static uint16_t half_bits(double x, const ab_format *format) {
     uint16_t bits;
@@ -66,6 +69,21 @@ static void show_output(ampprobe *p, const loop *l) {
     assert_int_equal(ampprobe_see_named(p, "head", &t), AMPPROBE_OK);
 }
 
+static void show_moments(ampprobe *p, int32_t id, const loop *l) {
+    uint16_t values[VALUES];
+    for (int i = 0; i < VALUES; i++)
+        values[i] = half_bits(i < l->zero_moments ? 0 : l->moment, &ab_format_fp16);
+    ampprobe_tensor t = {.id = id,
+                         .role = AMPPROBE_OPTIMIZER_STATE,
+                         .slot = 1,
+                         .dtype = AMPPROBE_FP16,
+                         .data = values,
+                         .count = VALUES,
+                         .stride = 1,
+                         .storage_bytes = sizeof values};
+    assert_int_equal(ampprobe_see(p, &t, 1, 0, NULL), AMPPROBE_OK);
+}
+
 /* The loss of a step, with digits that no half format holds, or rounded to one. */
 static double loss_at(const loop *l, int i) {
     const double wide = 2.3 + (l->last_loss - 2.3) * i / (STEPS - 1) + 1e-5 * (i % 3);
@@ -80,6 +98,7 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
     if (l->no_scaler) next = scale;
     show_gradient(p, id, l, l->no_scaler ? 1 : scale, bad);
     if (l->logits > 0) show_output(p, l);
+    if (l->moment > 0) show_moments(p, id, l);
     if (l->fact && i == 3) assert_int_equal(ampprobe_fact(p, l->fact, l->place, i, l->value), AMPPROBE_OK);
     ampprobe_step_facts f = pl_facts(i);
     f.flags = AMPPROBE_HAS_LOSS | (l->no_scaler ? 0u : AMPPROBE_HAS_SCALE);
@@ -118,6 +137,7 @@ static const ab_diagnosis *diagnose(loop l) {
     cJSON *document = pl_close(p);
     assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
     find_hidden();
+    ab_missing_evidence(&diagnosis.found, missing, sizeof missing);
     cJSON_Delete(document);
     return &diagnosis;
 }
@@ -215,6 +235,33 @@ static void scale_to_infinity(void **state) {
     expect_no(other, "scale_to_infinity");
     other.scale = 0x1p66;
     expect(other, "scale_to_infinity", NULL);
+}
+
+/* A sick run that no rule explains: what is missing is said in the words of a loop. */
+static void what_is_missing_is_said_in_the_words_of_a_loop(void **state) {
+    (void)state;
+    const ab_diagnosis *d = diagnose((loop){.no_scaler = true, .half = "bf16", .nan_from = 9});
+    assert_true(d->found.sick && d->verdicts == 0);
+    assert_non_null(strstr(missing, "whether fp32 does better ("));
+    assert_non_null(strstr(missing, "--baseline FP32.json"));
+    assert_null(strstr(missing, "--levels"));
+}
+
+static void half_moments(void **state) {
+    (void)state;
+    static const char eps[] = ", \"level\": \"O3\", \"groups\": [{\"optimizer\": \"adam\", \"lr\": 0.1, "
+                              "\"eps\": 1e-8}]",
+                      large[] = ", \"level\": \"O3\", \"groups\": [{\"optimizer\": \"adam\", \"lr\": 0.1, "
+                                "\"eps\": 1e-3}]";
+    const loop l = {.config = eps, .weights = AMPPROBE_FP16, .moment = 1e-3, .zero_moments = 100};
+    expect(l, "optimizer_state_underflow", "fc");
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[1].text, "epsilon 1e-08 is 0"));
+    loop other = l;
+    other.zero_moments = 0;
+    expect_healthy(other);
+    other = l;
+    other.config = large; /* bounds the update */
+    expect_healthy(other);
 }
 
 static void accumulated_in_half(void **state) {
@@ -346,6 +393,8 @@ int main(void) {
         cmocka_unit_test(scaler_missing),
         cmocka_unit_test(scaler_not_saved),
         cmocka_unit_test(scale_to_infinity),
+        cmocka_unit_test(what_is_missing_is_said_in_the_words_of_a_loop),
+        cmocka_unit_test(half_moments),
         cmocka_unit_test(accumulated_in_half),
         cmocka_unit_test(micro_batches_weighted_wrong),
         cmocka_unit_test(rotary_in_half),

@@ -8,6 +8,8 @@
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
+#include <string.h>
+
 /* ---- no scaler ------------------------------------------------------------------------------- */
 
 /* The cast gradient that loses the largest share of its energy. */
@@ -26,24 +28,59 @@ static const cJSON *most_flushed(const ab_case *c, double *share, int *place) {
     return most;
 }
 
+/* The first gradient of the backward pass, if no value of it is a normal number: all are zero or lost bits.
+ */
+static const cJSON *not_normal(const ab_case *c, int *place) {
+    const cJSON *tensor;
+    *place = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "probes.tensors")) {
+        ++*place;
+        if (strcmp(ab_json_text(tensor, "kind", ""), "activation_gradient") != 0) continue;
+        const bool stored = strcmp(ab_json_text(tensor, "stored", ""), c->facts.half->name) == 0;
+        const double finite = ab_json_number(tensor, "zero", 0) + ab_json_number(tensor, "nonzero", 0);
+        return stored && finite > 0 &&
+                       ab_json_number(tensor, "max_abs", 0) < ab_format_min_normal(c->facts.half)
+                   ? tensor
+                   : NULL;
+    }
+    return NULL;
+}
+
+static void say_flushed(const ab_case *c, const cJSON *tensor, double share, int place, ab_verdict *verdict) {
+    char text[AB_TEXT_NUMBER];
+    verdict->since = ab_first_step_with(tensor, "flushed");
+    ab_verdict_add_evidence(verdict, "%s lost %s %% of its energy to zeros",
+                            ab_text_brief(ab_json_text(tensor, "name", ""), 80),
+                            ab_text_percent(text, share));
+    ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", place);
+}
+
+static void say_not_normal(const ab_case *c, const cJSON *tensor, int place, ab_verdict *verdict) {
+    char text[AB_TEXT_NUMBER];
+    const double zero = ab_json_number(tensor, "zero", 0), nonzero = ab_json_number(tensor, "nonzero", 0);
+    verdict->since = 0;
+    ab_verdict_add_evidence(
+        verdict, "%s %% of the values of %s are zero, the largest is %.3g: none is a normal number of %s",
+        ab_text_percent(text, zero / (zero + nonzero)), ab_text_brief(ab_json_text(tensor, "name", ""), 80),
+        ab_json_number(tensor, "max_abs", 0), c->facts.half->name);
+    ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/zero", place);
+}
+
 static bool has_none(const ab_case *c, ab_verdict *verdict) {
     double share;
-    int place = 0;
-    char energy[AB_TEXT_NUMBER];
+    int place = 0, first = 0;
     if (!ab_is_loop(&c->facts) || ab_loop_number(&c->facts, "steps_with_scale") > 0 ||
         !ab_facts_uses_half(&c->facts) ||
         ab_format_flush_limit(c->facts.half) <= c->facts.limits->few_binades)
         return false;
-    const cJSON *tensor = most_flushed(c, &share, &place);
-    if (!tensor || share < c->facts.limits->underflow_energy) return false;
-    verdict->since = ab_first_step_with(tensor, "flushed");
-    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    const cJSON *lost = most_flushed(c, &share, &place), *small = not_normal(c, &first);
+    const bool flushed = lost && share >= c->facts.limits->underflow_energy;
+    if (!flushed && !small) return false;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(flushed ? lost : small, "layer", ""));
     ab_verdict_add_evidence(verdict, "layers run in %s, and no step had a loss scale", c->facts.half->name);
     ab_verdict_point_document(verdict, "/probe/groups/0/steps_with_scale");
-    ab_verdict_add_evidence(verdict, "%s lost %s %% of its energy to zeros",
-                            ab_text_brief(ab_json_text(tensor, "name", ""), 80),
-                            ab_text_percent(energy, share));
-    ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", place);
+    if (flushed) say_flushed(c, lost, share, place, verdict);
+    if (small) say_not_normal(c, small, first, verdict);
     return true;
 }
 

@@ -1,0 +1,134 @@
+"""Facts of a training loop that no tensor of a layer or a gradient shows, for `ampbench diagnose`.
+
+Stated as probe.fact(name, value, place); docs/libampprobe.md lists the names. Looked for at the beginning and
+in probed steps only; nothing of the user's is changed or kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+_MOST_CHANGED = 32
+_MEAN = 1  # Reduction::Mean in the graph of a loss
+
+
+class Finder:
+    """Looks for facts on behalf of one probe."""
+
+    def __init__(self, probe: Any):
+        self.probe = probe
+        self.targets: list[tuple[float, float]] = []  # of this step's micro-batches: targets, factor
+        self.told: dict[tuple, float] = {}
+        self.changed: set[int] = set()
+
+    def _tell(self, name: str, value: float, place: str = "") -> None:
+        """States a fact where it is new or larger than before."""
+        if value > self.told.get((name, place), float("-inf")):
+            self.told[(name, place)] = value
+            self.probe.fact(name, value, place)
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    def attached(self, optimizers: Any) -> None:
+        """Whether the optimizers come from a checkpoint."""
+        steps = [_steps_of(state) for optimizer in optimizers for state in optimizer.state.values()]
+        if steps and max(steps) > 0:
+            self._tell("resumed_steps", max(steps))
+
+    def weights(self, group: Any) -> None:
+        """Parameters that are in another dtype than when the optimizer was first seen."""
+        for parameter, dtype in zip(group.parameters, group.dtypes):
+            new = id(parameter) not in self.changed and len(self.changed) < _MOST_CHANGED
+            if parameter.dtype is not dtype and new:
+                self.changed.add(id(parameter))
+                name = self.probe.parameter_name(parameter)
+                self._tell("dtype_changed", parameter.element_size(), name)
+
+    # -- the loss ------------------------------------------------------------------------------------
+
+    def loss(self, outputs: Any) -> None:
+        """The loss of a micro-batch, before it is scaled: how many targets it is the mean of."""
+        found = _mean_of(getattr(outputs, "grad_fn", None))
+        if found is not None:
+            self.targets.append(found)
+
+    def step_ends(self, micro_batches: int) -> None:
+        """All micro-batches of the step were seen: whether their means had the same weight."""
+        targets, self.targets = self.targets, []
+        if len(targets) < 2 or len(targets) != micro_batches:
+            return
+        counts = [count for count, _ in targets]
+        if min(counts) > 0 and len({factor for _, factor in targets}) == 1 and max(counts) > min(counts):
+            self._tell("targets_ratio", max(counts) / min(counts))
+
+    # -- layers --------------------------------------------------------------------------------------
+
+    def layer(self, name: str, module: Any, inputs: list, outputs: list, torch: Any) -> None:
+        """A module of a probed step has returned; tensors that it read and wrote."""
+        if isinstance(module, torch.nn.MultiheadAttention):
+            self._masked(name, inputs, outputs)
+        for label, buffer in module.named_buffers(recurse=False):
+            if "freq" in label and buffer.dtype in (torch.float16, torch.bfloat16) and buffer.numel():
+                self._angles(name, buffer, inputs, outputs)
+
+    def _masked(self, name: str, inputs: list, outputs: list) -> None:
+        read = [tensor for tensor in inputs if tensor.is_floating_point()]
+        if outputs and all(bool(tensor.isfinite().all()) for tensor in read):
+            rows = int(outputs[0].isnan().any(dim=-1).sum())
+            if rows:
+                self._tell("masked_rows", rows, name)
+
+    def _angles(self, name: str, frequencies: Any, inputs: list, outputs: list) -> None:
+        whole = [t for t in inputs if not t.is_floating_point() and not t.is_complex() and t.numel()]
+        if whole:
+            last = max(int(tensor.max()) for tensor in whole)
+        else:
+            last = max((tensor.shape[-2] for tensor in outputs if tensor.dim() > 1), default=1) - 1
+        self._tell("angles_in_half", last * float(frequencies.detach().float().abs().max()), name)
+
+    def whole_numbers(self, name: str, largest: float) -> None:
+        """A layer reads whole numbers in half, beyond those that it tells apart."""
+        self._tell("whole_numbers_in_half", largest, name)
+
+    def origin(self, event: dict) -> None:
+        """The first operation of a step that made a non-finite value: a softmax of nothing but -inf?"""
+        softmax = "softmax" in event["type"] or "attention" in event["type"]
+        if softmax and event["cause"]["id"] == "mathematics" and event.get("rows"):
+            self._tell("masked_rows", event["rows"], event["op"])
+
+
+def _steps_of(state: Any) -> float:
+    step = state.get("step") if isinstance(state, dict) else None
+    if step is None:
+        return 1.0 if isinstance(state, dict) and state else 0.0  # a momentum buffer and no count
+    return float(step)
+
+
+def _scalar(value: Any) -> Optional[float]:
+    if isinstance(value, (int, float)):
+        return float(value)
+    if hasattr(value, "numel") and value.numel() == 1:
+        return float(value)
+    return None
+
+
+def _mean_of(node: Any) -> Optional[tuple[float, float]]:
+    """Targets that a mean loss was computed from, and what it was multiplied by; None: it is no such loss."""
+    factor = 1.0
+    for _ in range(8):
+        if node is None:
+            return None
+        kind = node.name()
+        if kind.startswith("NllLoss"):
+            if node._saved_reduction != _MEAN or node._saved_weight is not None:
+                return None
+            return float(node._saved_total_weight), factor
+        if kind in ("DivBackward0", "MulBackward0"):
+            other = _scalar(node._saved_other)
+            if not other:
+                return None
+            factor *= 1 / other if kind == "DivBackward0" else other
+        elif kind not in ("ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0"):
+            return None
+        node = node.next_functions[0][0] if node.next_functions else None
+    return None

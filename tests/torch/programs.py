@@ -1,0 +1,403 @@
+"""Small training programs, each with one mistake that people make in PyTorch loops, and its healthy twin.
+
+Every program is a function of (twin, out): it trains with the probe attached and writes the record `out`;
+with `twin` true it makes the same run without the mistake. The table is at the end of the file.
+"""
+
+import copy
+
+from settings import ampprobe, torch
+
+F = torch.nn.functional
+BF16, FP16 = torch.bfloat16, torch.float16
+
+
+def samples(step, rows=32, width=8, classes=4):
+    """Inputs and labels that a linear layer learns."""
+    generator = torch.Generator().manual_seed(500 + step)
+    inputs = torch.randn(rows, width, generator=generator)
+    return inputs, inputs[:, :classes].argmax(dim=1)
+
+
+def net(width=8, hidden=32, classes=4, dtype=None):
+    """A perceptron."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(width, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, classes)
+    )
+    return model.to(dtype) if dtype else model
+
+
+def sgd(model, **options):
+    """SGD with momentum."""
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.05, "momentum": 0.9, **options})
+
+
+def train(
+    model,
+    out,
+    *,
+    optimizer=None,
+    scaler=None,
+    half=FP16,
+    autocast=True,
+    steps=60,
+    accumulate=1,
+    loss=None,
+    before=None,
+    update=None,
+    batch=samples,
+    again=False,
+):
+    """The loop. `before(step)` runs before a step, `update()` in place of the optimizer's."""
+    optimizer = optimizer or sgd(model)
+    scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
+    probe = ampprobe.attach(
+        model, optimizer, scaler=scaler, out=out, every=1, half="fp16" if half is FP16 else "bf16"
+    )
+    loss = loss or (lambda outputs, labels: F.cross_entropy(outputs.float(), labels))
+
+    def loss_of(number):
+        inputs, labels = batch(number)
+        with torch.autocast("cpu", dtype=half, enabled=autocast):
+            outputs = model(*inputs) if isinstance(inputs, tuple) else model(inputs)
+        return loss(outputs, labels) / accumulate
+
+    def step(number):
+        optimizer.zero_grad()
+        for part in range(accumulate):
+            scaler.scale(loss_of(number * accumulate + part)).backward()
+        if update:
+            update(optimizer)
+            return
+        scaler.step(optimizer)
+        scaler.update()
+
+    for number in range(steps):
+        if before:
+            before(number)
+        if again:
+            with probe.step(lambda number=number: loss_of(number)):
+                step(number)
+        else:
+            step(number)
+    probe.close()
+    assert probe.reason is None, probe.reason
+
+
+# ---- the mistakes ----------------------------------------------------------------------------------
+
+
+def silent_skips(twin, out):
+    """A regulariser whose root has no finite gradient at 0, and a loop that then does nothing."""
+    model = net()
+    model.register_parameter("gate", torch.nn.Parameter(torch.zeros(1)))
+
+    def loss(outputs, labels):
+        root = (model.gate**2 + (1e-6 if twin else 0)).sqrt().sum()
+        return F.cross_entropy(outputs.float(), labels) + 0.01 * root
+
+    def update(optimizer):
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+        if torch.isfinite(norm):
+            optimizer.step()
+
+    train(model, out, half=BF16, loss=loss, update=update)
+
+
+class Calm(torch.optim.SGD):
+    """An optimizer that leaves out an update with a gradient that is not finite, inside step()."""
+
+    def step(self, closure=None):
+        bad = [p for g in self.param_groups for p in g["params"] if not p.grad.isfinite().all()]
+        kept = [p.grad for p in bad]
+        for p in [p for g in self.param_groups for p in g["params"]] if bad else []:
+            p.grad = None
+        result = super().step(closure)
+        for p, gradient in zip(bad, kept):
+            p.grad = gradient
+        return result
+
+
+def silent_skips_inside(twin, out):
+    """The same, by an optimizer whose step() does nothing."""
+    model = net()
+    model.register_parameter("gate", torch.nn.Parameter(torch.zeros(1)))
+
+    def loss(outputs, labels):
+        root = (model.gate**2 + (1e-6 if twin else 0)).sqrt().sum()
+        return F.cross_entropy(outputs.float(), labels) + 0.01 * root
+
+    train(model, out, half=BF16, loss=loss, optimizer=Calm(model.parameters(), lr=0.05))
+
+
+def no_scaler(twin, out):
+    """fp16 autocast, gradients below its smallest number, no scaler."""
+
+    def loss(outputs, labels):
+        return F.cross_entropy(outputs.float(), labels) * 1e-6
+
+    scaler = torch.amp.GradScaler("cpu", enabled=twin)
+    train(net(), out, scaler=scaler, loss=loss)
+
+
+def scaler_not_saved(twin, out):
+    """A run that goes on from a checkpoint with a new scaler, whose first scale is too high."""
+
+    def loss(outputs, labels):
+        return F.cross_entropy(outputs.float(), labels) * 400
+
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    for number in range(20):
+        inputs, labels = samples(number)
+        with torch.autocast("cpu", dtype=FP16):
+            outputs = model(inputs)
+        optimizer.zero_grad()
+        scaler.scale(loss(outputs, labels)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    fresh = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    if twin:
+        fresh.load_state_dict(scaler.state_dict())
+    train(model, out, optimizer=optimizer, scaler=fresh, loss=loss)
+
+
+def updates_lost(twin, out):
+    """Pure bf16 at a small rate: no update changes a weight."""
+    model = net(dtype=None if twin else BF16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0)
+
+    def batch(step):
+        inputs, labels = samples(step)
+        return inputs if twin else inputs.to(BF16), labels
+
+    train(model, out, optimizer=optimizer, half=BF16, autocast=twin, batch=batch)
+
+
+def decay_lost(twin, out):
+    """Pure bf16: lr x decay is below half an ulp of every weight."""
+    model = net(dtype=None if twin else BF16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+
+    def batch(step):
+        inputs, labels = samples(step)
+        return inputs if twin else inputs.to(BF16), labels
+
+    train(model, out, optimizer=optimizer, half=BF16, autocast=twin, batch=batch, steps=120)
+
+
+def half_moments(twin, out):
+    """model.half() and Adam: the second moments and eps are 0 in fp16."""
+    model = net(dtype=None if twin else FP16)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def batch(step):
+        inputs, labels = samples(step)
+        return inputs if twin else inputs.to(FP16), labels
+
+    train(
+        model,
+        out,
+        optimizer=optimizer,
+        autocast=twin,
+        batch=batch,
+        loss=lambda outputs, labels: F.cross_entropy(outputs.float(), labels) * 0.01,
+        scaler=torch.amp.GradScaler("cpu", init_scale=2.0**10, enabled=twin),
+    )
+
+
+def accumulated_in_half(twin, out):
+    """300 micro-batches added up in bf16."""
+    model = net(dtype=None if twin else BF16)
+
+    def batch(step):
+        inputs, labels = samples(step, rows=4)
+        return inputs if twin else inputs.to(BF16), labels
+
+    train(model, out, half=BF16, autocast=twin, batch=batch, accumulate=300, steps=2)
+
+
+def unequal_micro_batches(twin, out):
+    """Padding: the second half of the micro-batches has one target each, and the same weight."""
+
+    def batch(step):
+        inputs, labels = samples(step)
+        if step % 4 > 1:
+            labels = labels.clone()
+            labels[1:] = -100
+        return inputs, labels
+
+    def loss(outputs, labels):
+        total = F.cross_entropy(outputs.float(), labels, reduction="sum" if twin else "mean")
+        return total / 66 * 4 if twin else total
+
+    train(net(), out, half=BF16, accumulate=4, batch=batch, loss=loss)
+
+
+class Rotary(torch.nn.Module):
+    """Angles of positions, as rotary embeddings have them."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.register_buffer("inv_freq", 10000.0 ** (-torch.arange(0, width, 2) / width))
+
+    def forward(self, positions):
+        angles = positions[..., None].to(self.inv_freq.dtype) * self.inv_freq
+        return torch.cat([angles.cos(), angles.sin()], dim=-1)
+
+
+class Rotated(torch.nn.Module):
+    """A layer that reads what Rotary gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.rotary, self.head = Rotary(), net()
+
+    def forward(self, inputs, positions):
+        return self.head(inputs * self.rotary(positions).to(inputs.dtype))
+
+
+def rotary_in_half(twin, out):
+    """The frequencies went to bf16 with the rest of the model, and positions go up to 4,000."""
+    torch.manual_seed(0)
+    model = Rotated()
+    if not twin:
+        model.rotary.to(BF16)
+
+    def batch(step):
+        inputs, labels = samples(step)
+        return (inputs, torch.arange(32) * 125), labels
+
+    train(model, out, half=BF16, batch=batch)
+
+
+class Positions(torch.nn.Module):
+    """Reads positions as numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.position, self.head = torch.nn.Linear(1, 8), net()
+
+    def forward(self, inputs, positions):
+        return self.head(inputs + 1e-3 * self.position(positions[:, None]))
+
+
+def integers_in_half(twin, out):
+    """Positions up to 620 in bf16."""
+
+    def batch(step):
+        inputs, labels = samples(step)
+        positions = torch.arange(32) * 20
+        return (inputs, positions.float() / 1000 if twin else positions.to(BF16)), labels
+
+    torch.manual_seed(0)
+    train(Positions(), out, half=BF16, batch=batch)
+
+
+def logits_in_half(twin, out):
+    """A loss from bf16 logits that have grown large."""
+    model = net()
+    with torch.no_grad():
+        model[2].weight.mul_(300)
+
+    def loss(outputs, labels):
+        return F.cross_entropy(outputs.float() if twin else outputs.to(BF16), labels)
+
+    with_float = torch.amp.GradScaler("cpu", enabled=False)
+    train(model, out, half=BF16, loss=loss, scaler=with_float, optimizer=sgd(model, lr=0.02), steps=120)
+
+
+class Attention(torch.nn.Module):
+    """One attention over four tokens, some of which are padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.head = net()
+
+    def forward(self, inputs, padding):
+        read, _ = self.attention(inputs, inputs, inputs, key_padding_mask=padding)
+        return self.head(read.mean(dim=1))
+
+
+def masked_rows(twin, out):
+    """A sample that is nothing but padding."""
+    torch.manual_seed(0)
+    model = Attention()
+
+    def batch(step):
+        inputs, labels = samples(step, rows=8)
+        padding = torch.zeros(8, 4, dtype=torch.bool)
+        padding[0, 1 if twin else 0 :] = True
+        return (inputs[:, None, :].repeat(1, 4, 1), padding), labels
+
+    train(model, out, half=BF16, batch=batch)
+
+
+class ByHand(torch.nn.Module):
+    """The same of single operations, with a mask of -inf."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.head = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), net()
+
+    def forward(self, inputs, padding):
+        scores = self.query(inputs) @ self.key(inputs).transpose(-1, -2)
+        weights = scores.masked_fill(padding[:, None, :], float("-inf")).softmax(dim=-1)
+        return self.head((weights.to(inputs.dtype) @ inputs).mean(dim=1))
+
+
+def masked_rows_by_hand(twin, out):
+    """A row of nothing but -inf, found by running the step again."""
+    torch.manual_seed(0)
+
+    def batch(step):
+        inputs, labels = samples(step, rows=8)
+        padding = torch.zeros(8, 4, dtype=torch.bool)
+        padding[0, 1 if twin else 0 :] = True
+        return (inputs[:, None, :].repeat(1, 4, 1), padding), labels
+
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    train(ByHand(), out, scaler=scaler, batch=batch, again=True, steps=24)
+
+
+def fused_first_skip(twin, out):
+    """Fused SGD with momentum, whose first step the scaler skips."""
+    model = net()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10 if twin else 2.0**24, growth_interval=2000)
+    train(model, out, optimizer=sgd(model, fused=True), scaler=scaler)
+
+
+def cast_in_place(twin, out):
+    """model.half() for a look at the validation loss, on the model that is trained."""
+    model = net()
+
+    def before(step):
+        if step == 30:
+            (copy.deepcopy(model) if twin else model).half()
+
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    train(model, out, before=before, half=BF16, scaler=scaler)
+
+
+# The first cause of the record without `twin`.
+PROGRAMS = {
+    silent_skips: "silent_skips",
+    silent_skips_inside: "silent_skips",
+    no_scaler: "scaler_missing_or_not_saved",
+    scaler_not_saved: "scaler_missing_or_not_saved",
+    updates_lost: "weight_update_lost",
+    decay_lost: "weight_decay_lost",
+    half_moments: "optimizer_state_underflow",
+    accumulated_in_half: "accumulated_in_half",
+    unequal_micro_batches: "micro_batches_weighted_wrong",
+    rotary_in_half: "rotary_in_half",
+    integers_in_half: "integers_in_half",
+    logits_in_half: "logits_in_half",
+    masked_rows: "masked_rows_nan",
+    masked_rows_by_hand: "masked_rows_nan",
+    fused_first_skip: "fused_first_skip",
+    cast_in_place: "cast_in_place",
+}

@@ -42,7 +42,10 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
     if (c->stuck) ab_text_append(text, size, "%sthe averaged weights do not follow", text[0] ? "; " : "");
     if (c->eval_degraded)
         ab_text_append(text, size, "%sit evaluates far worse than it trains", text[0] ? "; " : "");
-    if (c->misconfigured) ab_text_append(text, size, "it trains, and the record shows a mistake");
+    if (c->misconfigured)
+        ab_text_append(text, size, "%s",
+                       ab_json_at(c->facts.document, "log") ? "the log shows it"
+                                                            : "it trains, and the record shows a mistake");
 }
 
 static void print_verdict(const ab_verdict *v, FILE *out) {
@@ -96,7 +99,8 @@ static void print_diagnosis(const ab_diagnosis *d, bool explain, FILE *out) {
     ab_text_clean(id, sizeof id, ab_json_text(d->found.facts.cell, "id", "?"));
     symptoms(&d->found, text, sizeof text);
     ab_print(out, "%s: %s%s%s\n", id, ab_diagnosis_state(d), text[0] ? ": " : "", text);
-    if (d->found.facts.loss.steps > 0) ab_print(out, "    loss: %s\n", ab_trend_name(d->trend));
+    if (d->found.facts.loss.steps > 0 && ab_json_at(d->found.facts.cell, "loss"))
+        ab_print(out, "    loss: %s\n", ab_trend_name(d->trend));
     ab_facts_reference(&d->found.facts, text, sizeof text);
     if (text[0]) ab_print(out, "    %s\n", text);
     print_skips(d, out);

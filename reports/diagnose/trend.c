@@ -2,6 +2,7 @@
 #include "reports/diagnose/trend.h"
 
 #include "reports/diagnose/detect/steps.h"
+#include "reports/record/json.h"
 
 #include <string.h>
 
@@ -42,7 +43,7 @@ static ab_trend flat_because(const ab_case *c, const char *cause) {
 
 ab_trend ab_trend_of(const ab_case *c, const char *cause) {
     if (c->facts.loss.nonfinite > 0) return AB_TREND_NONFINITE;
-    if (c->facts.loss.steps < 8) return AB_TREND_SHORT;
+    if (c->facts.loss.steps < 8 || !ab_json_at(c->facts.cell, "loss")) return AB_TREND_SHORT;
     if (c->facts.skip.skipped == c->facts.loss.steps) return AB_TREND_SKIPPED;
     if (ab_loss_falls(c)) return AB_TREND_FALLING;
     if (c->undecided) return AB_TREND_UNLEARNED;

@@ -134,14 +134,14 @@ static void add_bins(ab_log_histogram *h, const bins *b) {
         const double count = double_at(b->count, i), high = double_at(b->limit, i),
                      low = i > 0 ? double_at(b->limit, i - 1) : (double)-INFINITY;
         if (!(count > 0)) continue;
-        if (low < 0 && high > 0)
-            h->below += count; /* around zero */
-        else if (low >= 0 && high > 0 && isfinite(high))
-            add_bin(h, low > 0 ? low : high / 1.1, high, count);
-        else if (high <= 0 && isfinite(low) && low < 0)
-            add_bin(h, high < 0 ? -high : low / -1.1, -low, count);
+        if (low <= 0 && high >= 0) /* reaches 0 */
+            h->below += count;
+        else if (low > 0 && isfinite(high))
+            add_bin(h, low, high, count);
+        else if (high < 0 && isfinite(low))
+            add_bin(h, -high, -low, count);
         else
-            add_exponent(h, AB_LOG_EXPONENTS + AB_LOG_EXPONENT_LOW - 1, count);
+            h->straddling += count; /* one end is not told */
     }
 }
 

@@ -1,7 +1,9 @@
 /* A log as a document, and its totals. */
+#include "bench/ingest/log/facts.h"
 #include "bench/ingest/log/format.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static bool said(const ab_log_point *point, int field) { return point->has >> field & 1u; }
 
@@ -132,6 +134,66 @@ static void add_totals(const ab_log *log, cJSON *object) {
             cJSON_AddItemToObject(totals, numbers[i].name, number(numbers[i].value));
 }
 
+static void add_facts(const ab_log *log, cJSON *object) {
+    const ab_log_facts f = ab_log_facts_of(log);
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"steps", f.steps},
+                   {"skipped", f.skipped},
+                   {"skips_at_end", f.skips_at_end},
+                   {"skips_in_a_row", f.skips_in_a_row},
+                   {"floor_skips", f.floor_skips},
+                   {"skips_line", (double)f.skips_line},
+                   {"runaway_scale", f.runaway_scale},
+                   {"runaway_from", f.runaway_from},
+                   {"runaway_line", (double)f.runaway_line},
+                   {"hidden_nans", f.hidden_nans},
+                   {"hidden_line", (double)f.hidden_line},
+                   {"nonfinite_losses", f.nonfinite_losses},
+                   {"nonfinite_line", (double)f.nonfinite_line},
+                   {"resets", f.resets},
+                   {"reset_from", f.reset_from},
+                   {"reset_to", f.reset_to},
+                   {"reset_step", f.reset_step},
+                   {"reset_line", (double)f.reset_line},
+                   {"skipped_intervals", f.skipped_intervals},
+                   {"rate_moved", f.rate_moved},
+                   {"rate_line", (double)f.rate_line},
+                   {"spike", f.spike},
+                   {"spike_after_fall", f.spike_before},
+                   {"spike_line", (double)f.spike_line}};
+    cJSON *facts = cJSON_AddObjectToObject(object, "facts");
+    for (size_t i = 0; i < AB_COUNT_OF(numbers); i++)
+        if (!isnan(numbers[i].value)) cJSON_AddItemToObject(facts, numbers[i].name, number(numbers[i].value));
+}
+
+/* The least magnitude that overflows fp16: half an ulp above the largest number. */
+static const double fp16_limit = 65520;
+
+static cJSON *number_or_null(double value) {
+    return isnan(value) || isinf(value) ? cJSON_CreateNull() : number(value);
+}
+
+static void add_bound(cJSON *list, const ab_log_bracket *b) {
+    cJSON *row = cJSON_CreateArray();
+    cJSON_AddItemToArray(row, number_or_null(b->step));
+    cJSON_AddItemToArray(row, number(b->low));
+    cJSON_AddItemToArray(row, number_or_null(b->high));
+    cJSON_AddItemToArray(list, row);
+}
+
+static void add_brackets(const ab_log *log, cJSON *object) {
+    enum { MOST = 4096 };
+    ab_log_bracket *bracket = calloc(MOST, sizeof *bracket);
+    cJSON *list = cJSON_AddArrayToObject(object, "largest_gradient");
+    if (!bracket) return;
+    const int count = ab_log_brackets(log, fp16_limit, bracket, MOST);
+    for (int i = 0; i < count && i < MOST; i++) add_bound(list, &bracket[i]);
+    cJSON_AddNumberToObject(object, "largest_gradient_left_out", count > MOST ? count - MOST : 0);
+    free(bracket);
+}
+
 cJSON *ab_log_json(const ab_log *log, const char *const *path, int paths) {
     cJSON *object = cJSON_CreateObject(), *files = cJSON_AddArrayToObject(object, "files"),
           *formats = cJSON_AddObjectToObject(object, "formats");
@@ -150,6 +212,8 @@ cJSON *ab_log_json(const ab_log *log, const char *const *path, int paths) {
                                                   : 1);
     cJSON_AddBoolToObject(object, "cut", log->cut);
     add_totals(log, object);
+    add_facts(log, object);
+    add_brackets(log, object);
     cJSON_AddItemToObject(object, "points", points(log));
     if (log->histograms) cJSON_AddItemToObject(object, "histograms", histograms(log));
     return object;

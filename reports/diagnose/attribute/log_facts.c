@@ -1,0 +1,45 @@
+/* Facts of a record that was read from a training log. */
+#include "reports/diagnose/attribute/log_facts.h"
+
+#include "kernels/core/text.h"
+#include "reports/record/json.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A number, which documents of logs write as text if it is none. */
+static double number(const cJSON *facts, const char *name, double fallback) {
+    const cJSON *value = ab_json_at(facts, name);
+    if (cJSON_IsString(value) && strcmp(value->valuestring, "inf") == 0) return (double)INFINITY;
+    return cJSON_IsNumber(value) ? value->valuedouble : fallback;
+}
+
+ab_log_view ab_log_view_of(const ab_case *c) {
+    const double unknown = (double)NAN;
+    const cJSON *document = c->facts.document, *facts = ab_json_at(document, "log.facts"),
+                *totals = ab_json_at(document, "log.totals");
+    return (ab_log_view){.facts = facts,
+                         .steps = number(facts, "steps", unknown),
+                         .skipped = number(facts, "skipped", 0),
+                         .skips_at_end = number(facts, "skips_at_end", 0),
+                         .floor_skips = number(facts, "floor_skips", 0),
+                         .runaway_scale = number(facts, "runaway_scale", unknown),
+                         .runaway_from = number(facts, "runaway_from", unknown),
+                         .hidden_nans = number(facts, "hidden_nans", 0),
+                         .nonfinite_losses = number(facts, "nonfinite_losses", 0),
+                         .resets = number(facts, "resets", 0),
+                         .reset_from = number(facts, "reset_from", unknown),
+                         .reset_to = number(facts, "reset_to", unknown),
+                         .skipped_intervals = number(facts, "skipped_intervals", 0),
+                         .rate_moved = number(facts, "rate_moved", 0),
+                         .last_scale = number(totals, "last_scale", unknown),
+                         .lines = number(ab_json_at(document, "log"), "lines", 0)};
+}
+
+void ab_verdict_point_log(ab_verdict *verdict, const char *fact) {
+    if (verdict->evidences == 0) return;
+    ab_evidence *last = &verdict->evidence[verdict->evidences - 1];
+    ab_text_show(last->pointer, sizeof last->pointer, "/log/facts/%s", fact);
+}
+
+int ab_log_line_of(const ab_log_view *view, const char *name) { return (int)number(view->facts, name, 0); }

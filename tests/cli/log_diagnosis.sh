@@ -49,7 +49,7 @@ for i in $(seq 60); do
     printf 'step %d, loss 2.5, scale %s\n' "$i" "$(awk "BEGIN{printf \"%.0f\", 65536*2^$i}")"
 done \
     >"$work/infinity.log"
-sick infinity.log scale_to_infinity "2^76 without an overflow"
+sick infinity.log scale_rises_without_end "2^76 without an overflow"
 head -n 12 "$work/infinity.log" >"$work/rising.log"
 healthy rising.log
 

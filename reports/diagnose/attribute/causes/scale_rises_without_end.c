@@ -24,8 +24,8 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
                 "set the scaler's cap (max_loss_scale) to 2^24");
 }
 
-const ab_verdict_rule ab_verdict_rule_scale_to_infinity = {
-    .id = "scale_to_infinity",
+const ab_verdict_rule ab_verdict_rule_scale_rises_without_end = {
+    .id = "scale_rises_without_end",
     .family = AB_FAMILY_CONFIGURATION,
     .acts = AB_ACTS_GRADIENT,
     .text = "the loss scale rises without end: the least fp16 gradient would overflow at it",

@@ -38,6 +38,40 @@ static ab_status list_levels(void) {
     return AB_OK;
 }
 
+static const char *cast_name(ab_cast_model cast) {
+    static const char *const names[] = {
+        [AB_CAST_none] = "None", [AB_CAST_fp32] = "fp32", [AB_CAST_half] = "half"};
+    return names[cast];
+}
+
+/* Every level as a row of apex's five properties and of the two that other frameworks have. */
+static ab_status list_levels_table(void) {
+    static const char *const lists[] = {[AB_LIST_apex] = "apex",
+                                        [AB_LIST_torch_cuda] = "torch, CUDA",
+                                        [AB_LIST_torch_cpu] = "torch, CPU",
+                                        [AB_LIST_mindspore] = "mindspore",
+                                        [AB_LIST_none] = "-"};
+    static const char line[] = "%-20s  %-15s  %-21s  %-19s  %-14s  %-14s  %-11s  %s\n";
+    ab_print(stdout, line, "level", "cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32",
+             "master_weights", "loss_scale", "casts of ops", "weights stored");
+    for (int i = 0; i < ab_level_count(); i++) {
+        const ab_level *level = ab_level_at(i);
+        const bool half = level->cast_model_type == AB_CAST_half && !level->weights_read_as_half;
+        ab_print(stdout, line, level->name, cast_name(level->cast_model_type),
+                 ab_tristate_text(level->patch_torch_functions), ab_tristate_text(level->keep_batchnorm_fp32),
+                 ab_tristate_text(level->master_weights), level->loss_scale, lists[level->list],
+                 half                                          ? "half"
+                 : level->weights_read_as_half                 ? "fp32, read as half"
+                 : level->patch_torch_functions == AB_TRI_true ? "fp32, cast a step"
+                                                               : "fp32");
+    }
+    puts("\nThe first five are apex's properties (--set, --levels LEVEL:PROPERTY=VALUE); half is the format "
+         "of --half. Casts of ops: "
+         "whose lists\nchoose the format of each op (`ampbench list ops`). Loss scales: `ampbench list "
+         "scalers`; dynamic is apex's.");
+    return AB_OK;
+}
+
 static ab_status list_ops(void) {
     static const char *const classes[] = {[AB_CLASS_low] = "half at O1",
                                           [AB_CLASS_fp32] = "fp32 at O1",
@@ -203,13 +237,17 @@ ab_status ab_cmd_list(int argc, char **argv) {
     if (argc > 1 && ab_is_help(argv[1])) {
         puts("usage: ampbench list "
              "[nets|data|levels|ops|formats|scalers|optimizers|schedules|faults|probes]...\n"
-             "       ampbench list ops --attributes\n\n"
+             "       ampbench list ops --attributes\n"
+             "       ampbench list levels --table\n\n"
+             "  --table        every level as a row of its properties, every framework's beside apex's\n"
              "  --attributes   what a network's file may say of every op: inputs, attributes, ranges, "
              "defaults");
         return AB_OK;
     }
     if (argc == 3 && strcmp(argv[1], "ops") == 0 && strcmp(argv[2], "--attributes") == 0)
         return list_attributes();
+    if (argc == 3 && strcmp(argv[1], "levels") == 0 && strcmp(argv[2], "--table") == 0)
+        return list_levels_table();
     for (int i = 1; i < argc; i++) AB_TRY(list_one(argv[i]));
     for (size_t i = 0; i < AB_COUNT_OF(kinds) && argc == 1; i++) {
         ab_print(stdout, i ? "\n%s:\n" : "%s:\n", kinds[i].name);

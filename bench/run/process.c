@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,11 @@ static ab_status add_scales(ab_process *process, const cJSON *event) {
     return AB_OK;
 }
 
+static double known(const cJSON *event, const char *key) {
+    const cJSON *number = cJSON_GetObjectItem(event, key);
+    return cJSON_IsNumber(number) ? number->valuedouble : (double)NAN;
+}
+
 static ab_status add_step(ab_process *process, const cJSON *event) {
     if (process->steps == process->capacity) AB_TRY(grow(process));
     const cJSON *bits = cJSON_GetObjectItem(event, "loss_bits"), *scale = cJSON_GetObjectItem(event, "scale");
@@ -60,6 +66,9 @@ static ab_status add_step(ab_process *process, const cJSON *event) {
     memcpy(&step->loss, &word, sizeof step->loss);
     step->scale = scale->valuedouble;
     step->time_ns = (int64_t)time->valuedouble;
+    step->lr = known(event, "lr");
+    step->gradient_norm = known(event, "gradient_norm");
+    step->accuracy = known(event, "accuracy");
     step->skipped = cJSON_IsTrue(cJSON_GetObjectItem(event, "skipped"));
     step->probed = cJSON_IsTrue(cJSON_GetObjectItem(event, "probed"));
     return add_scales(process, event);

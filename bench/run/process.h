@@ -16,6 +16,7 @@ typedef struct ab_step_event {
     double scale; /* of the first loss if each loss has its own */
     bool skipped, probed;
     int64_t time_ns;
+    double lr, gradient_norm, accuracy; /* NAN: not known */
 } ab_step_event;
 
 typedef struct ab_process {

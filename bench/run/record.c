@@ -12,6 +12,7 @@
 #include "reports/record/cells.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -412,6 +413,34 @@ static void add_losses(cJSON *cell, const ab_process *process) {
     put(cell, "nonfinite_losses", cJSON_CreateNumber((double)nonfinite));
 }
 
+/* Numbers of every step, where they are known of any: null where they are not finite. */
+static void add_steps(cJSON *cell, const char *key, const ab_process *process, size_t member) {
+    cJSON *list = cJSON_CreateArray();
+    bool any = false;
+    for (int64_t i = 0; i < process->steps; i++) {
+        const double value = *(const double *)(const void *)((const char *)&process->step[i] + member);
+        any = any || isfinite(value);
+        cJSON_AddItemToArray(list, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
+    }
+    if (any)
+        put(cell, key, list);
+    else
+        cJSON_Delete(list);
+}
+
+/* Runs of equal learning rates. */
+static void add_rates(cJSON *cell, const ab_process *process) {
+    cJSON *rates = cJSON_CreateArray();
+    for (int64_t i = 0, run = 0; i < process->steps; i++) {
+        run++;
+        if (i + 1 < process->steps && process->step[i + 1].lr == process->step[i].lr) continue;
+        const double pair[2] = {process->step[i].lr, (double)run};
+        cJSON_AddItemToArray(rates, cJSON_CreateDoubleArray(pair, 2));
+        run = 0;
+    }
+    put(cell, "lr", rates);
+}
+
 static void add_scales(cJSON *cell, const ab_process *process) {
     cJSON *scale = cJSON_CreateArray(), *skipped = cJSON_CreateArray();
     int64_t skips = 0, first = -1;
@@ -533,6 +562,9 @@ ab_status ab_record_process(cJSON *cell, int round, int position, bool full, con
         adopt(cell, process->start);
         add_losses(cell, process);
         add_scales(cell, process);
+        add_rates(cell, process);
+        add_steps(cell, "gradient_norm", process, offsetof(ab_step_event, gradient_norm));
+        add_steps(cell, "train_accuracy", process, offsetof(ab_step_event, accuracy));
         add_own_scales(cell, process);
         put(cell, "loss_digest", cJSON_CreateString(digest));
         adopt(cell, process->evaluation);

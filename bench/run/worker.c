@@ -94,7 +94,7 @@ static void start_event(const ab_cell *cell) {
 }
 
 static void step_event(int64_t step, int scalers, const double *scales, const ab_step_result *result,
-                       bool probed, int64_t time_ns) {
+                       double norm, bool probed, int64_t time_ns) {
     uint32_t bits;
     memcpy(&bits, &result->loss, sizeof bits);
     printf("{\"event\":\"step\",\"step\":%" PRId64 ",\"loss_bits\":%" PRIu32
@@ -106,17 +106,20 @@ static void step_event(int64_t step, int scalers, const double *scales, const ab
         for (int k = 0; k < scalers; k++) printf("%s%.17g", k ? "," : "", scales[k]);
         putchar(']');
     }
+    printf(",\"lr\":%.17g", result->lr);
+    if (isfinite(norm)) printf(",\"gradient_norm\":%.9g", norm);
+    if (result->scored > 0) printf(",\"accuracy\":%.9g", (double)result->correct / (double)result->scored);
     puts("}");
 }
 
 /* A step event with the scales of all losses or layers, for several scalers. */
 static void step_event_with_scales(const ab_cell *cell, int64_t step, const ab_step_result *result,
-                                   bool probed, int64_t time_ns) {
+                                   double norm, bool probed, int64_t time_ns) {
     const int losses = ab_cell_plan(cell)->scalers, layers = ab_cell_layers(cell);
     if (layers > 0)
-        step_event(step, layers, ab_cell_layer_scales(cell), result, probed, time_ns);
+        step_event(step, layers, ab_cell_layer_scales(cell), result, norm, probed, time_ns);
     else
-        step_event(step, losses > 1 ? losses : 0, result->scales, result, probed, time_ns);
+        step_event(step, losses > 1 ? losses : 0, result->scales, result, norm, probed, time_ns);
 }
 
 /* NAN without classes, or if no row of logits could be ranked. */
@@ -224,7 +227,7 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
     AB_TRY(ab_cell_run_steps(cell, *ran, result, time_ns));
     for (int i = 0; i < *ran; i++) {
         ab_probing_note(probing, time_ns[i]);
-        step_event(step + i, 0, NULL, &result[i], false, time_ns[i]);
+        step_event(step + i, 0, NULL, &result[i], (double)NAN, false, time_ns[i]);
     }
     fflush(stdout);
     return AB_OK;
@@ -274,7 +277,8 @@ static void shadow_event(const ab_fp32_reference *reference, const ab_run_config
 
 /* Runs all steps. The times of probed ones are marked. */
 static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
-                           ab_fp32_reference *reference, const char *checkpoint, int64_t *first_step_at) {
+                           ab_fp32_reference *reference, const char *checkpoint, bool full,
+                           int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns(), extra = extra_work();
     ab_thread_governor threads;
     ab_thread_governor_start(&threads, config->threads);
@@ -295,7 +299,9 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         if (extra > 0) ab_busy_loop(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.replayed, before),
                 now = before + time;
-        step_event_with_scales(cell, step, &result, observer || result.replayed, time);
+        double norm = (double)NAN; /* after the step's time was taken */
+        if (full) AB_TRY(ab_cell_gradient_norm(cell, &result, &norm));
+        step_event_with_scales(cell, step, &result, norm, observer || result.replayed, time);
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
         if (!observer && !result.replayed)
@@ -321,9 +327,10 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     AB_TRY_GOTO(ab_cell_continue(config, spec, cell));
     start_event(cell);
     energy_before = ab_device_energy_mj(config->device);
+    if (task->full) AB_TRY_GOTO(ab_cell_score_training(cell));
     if (task->full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
     if (task->full) AB_TRY_GOTO(start_reference(config, &settings, cell, &reference));
-    AB_TRY_GOTO(run_steps(cell, config, &probing, reference, checkpoint, &first_step_at));
+    AB_TRY_GOTO(run_steps(cell, config, &probing, reference, checkpoint, task->full, &first_step_at));
     ab_probing_event(&probing);
     shadow_event(reference, config);
     if (task->full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));

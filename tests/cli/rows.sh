@@ -71,6 +71,46 @@ expect_text "$work/err" "epoch: 1 step: 1, loss is 2.25, scale 65536" "the first
 grep -qE '^epoch: 1 step: 1, .*scale 65536, 1 skipped, this step too: a gradient overflowed$' "$work/err" ||
     fail "a skipped step says so: $(cat "$work/err")"
 
+# Of every step: rate, norm of the gradients (the one that --clip-norm computes, by other code), accuracy on its
+# own batch: that of the test set where that is the batch.
+list() { tr -d ' \n\t' <"$1" | grep -o "\"$2\":\[[^]]*\]" | sed -n 1p; }
+run --net mlp --data synthetic --steps 3 --rounds 1 --no-plots --no-floor --quiet --levels O0 \
+    --schedule step:step_size=2,gamma=0.5 --lr 0.5 --out "$work/n/result.json"
+expect_rc 0 "steps of a record"
+follows_schema "$work/n/result.json" "steps of a record"
+checks=$((checks + 1))
+tr -d ' \n\t' <"$work/n/result.json" | grep -qF '"lr":[[0.5,2],[0.25,1]]' || fail "learning rates"
+run --net mlp --data synthetic --steps 3 --rounds 1 --no-plots --no-floor --quiet --levels O0 --clip-norm 1e30 \
+    --schedule step:step_size=2,gamma=0.5 --lr 0.5 --out "$work/m/result.json"
+checks=$((checks + 1))
+paste -d, <(list "$work/n/result.json" gradient_norm | tr -cd '0-9.,e-' | tr , '\n') \
+    <(list "$work/m/result.json" gradient_norm | tr -cd '0-9.,e-' | tr , '\n') |
+    awk -F, '{ n++; d = $1 / $2 - 1; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit !(n == 3 && !bad) }' ||
+    fail "gradient norms: $(list "$work/n/result.json" gradient_norm) $(list "$work/m/result.json" gradient_norm)"
+mkdir -p "$work/idx"
+{ printf '\0\0\10\3\0\0\0\20\0\0\0\34\0\0\0\34' && cat "$AMPBENCH_SOURCE"/LICENSE "$AMPBENCH_SOURCE"/*.md |
+    head -c 12544; } >"$work/idx/train-images-idx3-ubyte"
+printf '\0\0\10\1\0\0\0\20\3\1\2\3\4\5\6\7\0\1\2\3\0\1\2\3' >"$work/idx/train-labels-idx1-ubyte"
+cp "$work/idx/train-images-idx3-ubyte" "$work/idx/t10k-images-idx3-ubyte"
+cp "$work/idx/train-labels-idx1-ubyte" "$work/idx/t10k-labels-idx1-ubyte"
+run --net mlp --data "$work/idx" --batch 16 --steps 1 --lr 1e-20 --rounds 1 --no-plots --no-floor --quiet \
+    --levels O0,O3 --scales 1 --out "$work/i/result.json"
+expect_rc 0 "a batch that is the test set"
+run report "$work/i/result.json" --csv "$work/i.csv"
+checks=$((checks + 1))
+[ "$(list "$work/i/result.json" train_accuracy)" = "\"train_accuracy\":[$(csv_columns "$work/i.csv" test_accuracy |
+    sed -n 1p)]" ] || fail "training accuracy: $(list "$work/i/result.json" train_accuracy)"
+
+run list levels --table
+expect_rc 0 "the table of levels"
+for level in O0 O1 O2 O3 torch:autocast mindspore:O2 deepspeed:fp16 megatron:fp16 keras:mixed_float16; do
+    expect_text "$work/out" "$level " "the table of levels"
+done
+checks=$((checks + 1))
+grep -qE '^O2 +half +False +True +True +dynamic +- +half' "$work/out" || fail "O2's row: $(cat "$work/out")"
+grep -qE '^mindspore:O2 +half +False +True +None +mindspore-cell +mindspore +fp32, read as half' "$work/out" ||
+    fail "mindspore:O2's row: $(cat "$work/out")"
+
 refused() {
     run "${tiny[@]}" "${@:2}"
     expect_rc 2 "$*"

@@ -63,12 +63,13 @@ AB_MUST_CHECK ab_status ab_cell_create(const ab_cell_config *config, ab_cell **c
 void ab_cell_destroy(ab_cell *cell);
 
 typedef struct ab_step_result {
-    float loss;       /* unscaled; mean over micro-batches */
-    double scale;     /* loss scale of the step */
-    bool skipped;     /* the optimizer did not run */
-    bool overflow;    /* a scaled gradient was non-finite (known only if the scaler checks) */
-    double lr;        /* of the step, whether or not it was skipped */
-    double grad_norm; /* of all gradients before clipping; 0 without clipping by norm */
+    float loss;              /* unscaled; mean over micro-batches */
+    double scale;            /* loss scale of the step */
+    bool skipped;            /* the optimizer did not run */
+    bool overflow;           /* a scaled gradient was non-finite (known only if the scaler checks) */
+    double lr;               /* of the step, whether or not it was skipped */
+    double grad_norm;        /* of all gradients before clipping; 0 without clipping by norm */
+    int64_t correct, scored; /* rows of logits of the step's batches; 0 unless ab_cell_score_training */
     /* Per loss scaler (plan->scalers of them); a single one unless losses have their own scalers. */
     double scales[AB_NET_LOSSES]; /* loss scale of the step; scale is the first */
     unsigned overflows;           /* bit k: with scaler k a scaled gradient was not finite */
@@ -79,6 +80,15 @@ typedef struct ab_step_result {
  * ab_cell_observed_at by index, and the callbacks of ab_cell_watch are called. The loss does not depend on
  * the observer; a NaN loss always has the same bits. */
 AB_MUST_CHECK ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result);
+
+/* Counts the training accuracy of the steps from now on. Nothing is counted without classes, or on a device
+ * whose memory the host does not read. AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_cell_score_training(ab_cell *cell);
+
+/* The 2-norm of all unscaled gradients of the step that just ran, in double; NAN on such a device. Before
+ * --clip-norm; --clip-value comes first. Not finite after an overflow. */
+AB_MUST_CHECK ab_status ab_cell_gradient_norm(const ab_cell *cell, const ab_step_result *result,
+                                              double *norm);
 
 /* Runs `count` unprobed steps; equivalent to `count` calls of ab_cell_step. A device that decides steps
  * itself runs ab_cell_window() of them per launch and measures their times: time_ns[i], 0 where not

@@ -104,6 +104,7 @@ void ab_cell_destroy(ab_cell *cell) {
     ab_gradients_fini(&cell->gradients);
     ab_observation_fini(&cell->observation);
     ab_batches_fini(&cell->batches);
+    free(cell->score.logits);
     ab_trained_params_fini(&cell->trained);
     ab_cell_memory_fini(&cell->memory);
     ab_always_on_clear(&cell->always_on);

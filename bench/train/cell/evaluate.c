@@ -23,20 +23,6 @@ static void score(const float *logits, int64_t target, int64_t classes, ab_eval_
     result->count++;
 }
 
-/* Target class of row i of the logits; -1: ignored. */
-static int64_t class_of(const ab_batches *batches, int64_t i, int64_t classes) {
-    const ab_cell_memory *memory = batches->memory;
-    if (!memory->tensor[memory->plan->targets].format) {
-        int32_t id = ((const int32_t *)batches->targets)[i];
-        return id >= 0 && id < classes ? id : -1;
-    }
-    const float *share = (const float *)batches->targets + i * classes;
-    int64_t best = 0;
-    for (int64_t k = 1; k < classes; k++)
-        if (share[k] > share[best]) best = k;
-    return best;
-}
-
 /* The parts of a cell that evaluation uses. */
 typedef struct evaluation {
     ab_batches *batches;
@@ -78,7 +64,7 @@ static ab_status evaluate_classes(const evaluation *e, float *logits, ab_eval_re
         AB_TRY(run_batch(e, first, n));
         AB_TRY(ab_tensor_read(tensor, logits));
         for (int64_t i = 0; i < n * rows; i++) {
-            int64_t target = class_of(e->batches, i, classes);
+            int64_t target = ab_score_class_of(e->batches, i, classes);
             if (target >= 0) score(logits + i * classes, target, classes, result);
         }
     }

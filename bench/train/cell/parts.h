@@ -6,6 +6,7 @@
 
 #include "bench/train/cell/batches.h"
 #include "bench/train/cell/cell.h"
+#include "bench/train/cell/score.h"
 #include "bench/train/memory/memory.h"
 #include "bench/train/observe/always_on_stats.h"
 #include "bench/train/observe/observation.h"
@@ -26,6 +27,7 @@ struct ab_cell {
     ab_always_on_stats always_on;
     /* passes */
     ab_batches batches;
+    ab_training_score score;
     ab_walk walk;
     ab_layer_scales *layers; /* owned; NULL: no per-layer scales */
     /* update */

@@ -16,8 +16,10 @@ static ab_status update_weights(ab_cell *cell) {
     return ab_weight_update_run(&cell->update, &unobserved, cell->position.taken, cell->position.advanced);
 }
 
-static ab_status finish_step(ab_cell *cell, const ab_step_result *result) {
+static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
     ab_step_position *at = &cell->position;
+    result->correct = cell->score.correct;
+    result->scored = cell->score.count;
     if (!result->skipped) AB_TRY(update_weights(cell));
     if (!result->skipped || cell->config.recipe.schedule_on_skip) at->advanced++;
     cell->observation.observer = NULL;
@@ -132,6 +134,7 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     AB_TRY(ab_batches_load(&cell->batches, AB_SPLIT_TRAIN, noted ? at->steps : -1));
     AB_TRY(ab_forward(&cell->walk));
     AB_TRY(ab_forward_loss(&cell->walk, loss));
+    AB_TRY(ab_score_batch(&cell->score, &cell->batches));
     if (ab_backward_by_loss(cell->plan)) return backward_by_loss(cell, overflows);
     AB_TRY(backward(cell));
     return sum_gradients(cell);
@@ -166,6 +169,7 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     const ab_step_position *at = &cell->position;
     const int64_t batches = at->micro_batches * at->ranks;
     double sum = 0;
+    cell->score.correct = cell->score.count = 0;
     *overflows = 0;
     AB_TRY(run_rank(cell, noted, loss, &sum, overflows));
     if (at->ranks > 1) AB_TRY(run_other_ranks(cell, noted, loss, &sum, overflows));

@@ -3,9 +3,9 @@
  * ops that remove it (a maximum, relu, a mask).
  *
  * Observes the tensors written by ops and casts of a probed step. A step that was not examined and ends with
- * a non-finite loss or gradient is replayed: the 1st, 2nd, 4th, 8th ... of them. Overflows under a dynamic
- * loss scale are expected. Infinities written by a mask on purpose are not events. Causes are determined in
- * origin_cause.c. Events, flows and histories have fixed sizes. */
+ * a non-finite loss or gradient is replayed: the first 64, then the 128th, 256th ... of them. Overflows under
+ * a dynamic loss scale are expected. Infinities written by a mask on purpose are not events. Causes are
+ * determined in origin_cause.c. Events, flows and histories have fixed sizes. */
 #include "probes/origin/origin.h"
 
 #include "kernels/core/text.h"
@@ -207,6 +207,18 @@ static void describe(ab_origin_event *event, const ab_tensor *tensor, const ab_e
     event->read_largest = read_largest;
 }
 
+/* Notes the step, once. */
+static void note(ab_origin *o, const char *name, int stage, const char *tensor, const ab_format *format,
+                 const ab_origin_cause *cause) {
+    const bool again = o->notes > 0 && o->noted[o->notes - 1].step == o->step;
+    if (again || o->notes == AB_ORIGIN_STEPS) return;
+    ab_origin_step *step = &o->noted[o->notes++];
+    *step = (ab_origin_step){.step = o->step, .stage = stage, .format = format, .scale = o->scale};
+    step->margin = cause->largest > 0 ? log2(cause->largest / cause->limit) : (double)NAN;
+    copy_name(step->name, name);
+    copy_name(step->tensor, tensor);
+}
+
 static bool is_new(const ab_origin *o, const ab_origin_event *event) {
     return event && event->times == 1 && event->step == o->step;
 }
@@ -326,7 +338,7 @@ static bool wants_replay(void *state, int64_t step, double loss_scale) {
     ab_origin *o = state;
     if (o->is_examined && o->step == step && o->probed > 0) return false; /* already examined */
     o->nonfinite++;
-    if ((o->nonfinite & (o->nonfinite - 1)) != 0) return false;
+    if (o->nonfinite > AB_ORIGIN_EVERY && (o->nonfinite & (o->nonfinite - 1)) != 0) return false;
     next_step(o, step, loss_scale);
     o->is_replay = o->is_examined = true;
     o->replays++;
@@ -356,32 +368,55 @@ static reading read_all(ab_origin *o, const tensors *in) {
 
 static int stage_of(const ab_op_run *run) { return run->backward ? AB_ORIGIN_BACKWARD : AB_ORIGIN_FORWARD; }
 
+/* Of a tensor that nothing wrote: weights, data, or the gradient of a loss, which is the loss scale. */
+static ab_origin_cause arrival_cause(const ab_origin *o, const ab_op_run *run, int slot,
+                                     const ab_tensor *tensor) {
+    ab_origin_cause cause = {.value = (double)NAN, .unscaled = (double)NAN, .partial = (double)NAN};
+    cause.limit = ab_format_overflow_limit(tensor->format);
+    cause.id = slot >= AB_ORIGIN_PARAM ? AB_CAUSE_bad_weights : AB_CAUSE_poisoned_input;
+    if (!run->backward || slot != AB_ORIGIN_OUT || !run->op->is_loss || !(o->scale >= cause.limit))
+        return cause;
+    cause.id = AB_CAUSE_scale_induced;
+    cause.samples = 1;
+    cause.value = cause.largest = o->scale;
+    cause.unscaled = 1;
+    return cause;
+}
+
 /* The op read a non-finite tensor that no observed op wrote: it existed before. */
 static void record_arrival(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r) {
     const int slot = in->slot[r->bad];
+    const ab_tensor *tensor = in->tensor[r->bad];
     const ab_origin_place place = {run->number, stage_of(run), slot};
+    const ab_origin_cause cause = arrival_cause(o, run, slot, tensor);
+    char name[AB_ORIGIN_NAME];
+    name_tensor(run, slot, name);
+    note(o, run->name, place.stage, name, tensor->format, &cause);
     o->current = event_of(o, &place);
     if (!is_new(o, o->current)) return;
     copy_name(o->current->name, run->name);
     copy_name(o->current->type, run->op->name);
-    name_tensor(run, slot, o->current->tensor);
-    describe(o->current, in->tensor[r->bad], &r->extremes, r->largest);
-    o->current->cause =
-        (ab_origin_cause){.value = (double)NAN, .unscaled = (double)NAN, .partial = (double)NAN};
-    o->current->cause.limit = ab_format_overflow_limit(in->tensor[r->bad]->format);
-    o->current->cause.id = slot >= AB_ORIGIN_PARAM ? AB_CAUSE_bad_weights : AB_CAUSE_poisoned_input;
+    copy_name(o->current->tensor, name);
+    describe(o->current, tensor, &r->extremes, r->largest);
+    o->current->cause = cause;
+    o->current->expected = is_expected(o, o->current, run->backward) && cause.id == AB_CAUSE_scale_induced;
 }
 
 static void appears(ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
                     const ab_extremes *found, double read_largest) {
     const ab_origin_place place = {run->number, stage_of(run), slot};
+    char name[AB_ORIGIN_NAME];
+    ab_origin_cause cause;
+    ab_origin_explain(o, run, slot, tensor, &cause);
+    name_tensor(run, slot, name);
+    note(o, run->name, place.stage, name, tensor->format, &cause);
     o->current = event_of(o, &place);
     if (!is_new(o, o->current)) return;
     copy_name(o->current->name, run->name);
     copy_name(o->current->type, run->op->name);
-    name_tensor(run, slot, o->current->tensor);
+    copy_name(o->current->tensor, name);
     describe(o->current, tensor, found, read_largest);
-    ab_origin_explain(o, run, slot, tensor, &o->current->cause);
+    o->current->cause = cause;
     o->current->expected = is_expected(o, o->current, run->backward);
 }
 
@@ -428,15 +463,21 @@ static void ran(void *state, const ab_op_run *run) {
 
 static void move_appears(ab_origin *o, const ab_move *move, const ab_origin_place *place,
                          const ab_extremes *found, double part, double other) {
+    const char *tensor = move->kind == AB_MOVE_WEIGHT_CAST ? "weight" : "";
+    ab_origin_cause cause;
+    if (move->kind == AB_MOVE_GRADIENT_SUM)
+        ab_origin_explain_sum(o, move, part, other, &cause);
+    else
+        ab_origin_explain_cast(o, move, &cause);
+    const double size = fmax(part, other); /* of all elements */
+    if (size >= cause.limit && isfinite(size)) cause.largest = fmax(cause.largest, size);
+    note(o, move->name, place->stage, tensor, move->to->format, &cause);
     o->current = event_of(o, place);
     if (!is_new(o, o->current)) return;
     copy_name(o->current->name, move->name);
-    copy_name(o->current->tensor, move->kind == AB_MOVE_WEIGHT_CAST ? "weight" : "");
+    copy_name(o->current->tensor, tensor);
     describe(o->current, move->to, found, fmax(part, other));
-    if (move->kind == AB_MOVE_GRADIENT_SUM)
-        ab_origin_explain_sum(o, move, part, other, &o->current->cause);
-    else
-        ab_origin_explain_cast(o, move, &o->current->cause);
+    o->current->cause = cause;
     o->current->expected = is_expected(o, o->current, move->backward);
 }
 

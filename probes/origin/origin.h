@@ -73,6 +73,8 @@ typedef struct ab_origin_cause {
     double value, unscaled, partial; /* of the first element with this cause: in double, without the loss
                                         scale, and the largest partial result; NAN if unknown */
     double limit;                    /* smallest magnitude that overflows the storage format */
+    double largest; /* of the recomputed elements with this cause: the magnitude that overflowed, a value or a
+                       partial result; 0 if unknown */
 } ab_origin_cause;
 
 typedef struct ab_origin_event {
@@ -89,6 +91,17 @@ typedef struct ab_origin_event {
     ab_origin_flow flow[AB_ORIGIN_FLOW];
     int64_t changes[AB_CHANGES]; /* number of each kind; `flow` holds the first ones */
 } ab_origin_event;
+
+/* Where a step became non-finite, of every examined one; the events hold the details of the first of each
+ * place. */
+enum { AB_ORIGIN_STEPS = 128, AB_ORIGIN_EVERY = 64 }; /* the first EVERY non-finite steps are all examined */
+typedef struct ab_origin_step {
+    int64_t step;
+    int stage;
+    char name[AB_ORIGIN_NAME], tensor[AB_ORIGIN_NAME];
+    const ab_format *format;
+    double scale, margin; /* margin: octaves above the format's limit; NAN: not known */
+} ab_origin_step;
 
 /* Cached extremes of a tensor in the current step. */
 typedef struct ab_origin_known {
@@ -121,6 +134,8 @@ typedef struct ab_origin {
     bool flow_open;           /* `current` is new: the following tensors are its flow */
     ab_origin_event event[AB_ORIGIN_EVENTS];
     int events;
+    ab_origin_step noted[AB_ORIGIN_STEPS];
+    int notes;
     ab_origin_known *known; /* open addressing; known_room is a power of two */
     int known_room, known_used;
     ab_origin_site *site; /* open addressing; number -2: free */

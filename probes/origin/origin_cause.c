@@ -19,6 +19,8 @@ static ab_origin_cause classify(const ab_element64 *e, double limit, double accu
     ab_origin_cause cause = {
         .samples = 1, .value = e->value, .unscaled = e->value / scale, .partial = e->largest};
     cause.limit = limit;
+    cause.largest = fabs(fabs(e->value) >= limit ? e->value : e->largest);
+    if (!isfinite(cause.largest) || cause.largest < limit) cause.largest = 0;
     cause.id = !isfinite(e->value) ? AB_CAUSE_mathematics
                : fabs(e->value) >= limit
                    ? fabs(cause.unscaled) >= limit ? AB_CAUSE_range_overflow : AB_CAUSE_scale_induced
@@ -51,6 +53,8 @@ static ab_origin_cause most_frequent(const ab_origin_cause *found, int n) {
         most = same;
     }
     ab_origin_cause cause = found[best];
+    for (int i = 0; i < n; i++)
+        if (found[i].id == cause.id && found[i].largest > cause.largest) cause.largest = found[i].largest;
     cause.samples = n;
     return cause;
 }

@@ -109,6 +109,19 @@ static void report_event(const ab_origin_event *event, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
+static void report_step(const ab_origin_step *step, ab_probe_sink *sink) {
+    sink->begin_object(sink, NULL);
+    sink->integer(sink, "step", step->step);
+    sink->number(sink, "loss_scale", step->scale);
+    sink->text(sink, "op", step->name);
+    sink->text(sink, "pass", pass_of(step->stage));
+    sink->text(sink, "by", by_of(step->stage));
+    sink->text(sink, "tensor", step->tensor[0] ? step->tensor : NULL);
+    sink->text(sink, "format", step->format->name);
+    sink->number(sink, "margin_octaves", step->margin);
+    sink->end(sink);
+}
+
 void ab_origin_report(const ab_origin *o, ab_probe_sink *sink) {
     sink->begin_object(sink, "origin");
     sink->integer(sink, "nonfinite_steps", o->nonfinite);
@@ -116,6 +129,9 @@ void ab_origin_report(const ab_origin *o, ab_probe_sink *sink) {
     sink->integer(sink, "events_left_out", o->left_out);
     sink->begin_array(sink, "events");
     for (int i = 0; i < o->events; i++) report_event(&o->event[i], sink);
+    sink->end(sink);
+    sink->begin_array(sink, "steps");
+    for (int i = 0; i < o->notes; i++) report_step(&o->noted[i], sink);
     sink->end(sink);
     sink->end(sink);
 }

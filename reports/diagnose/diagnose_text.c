@@ -4,6 +4,7 @@
 #include "reports/diagnose/explain.h"
 #include "reports/diagnose/known_issues.h"
 #include "reports/record/json.h"
+#include "reports/record/skips.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -61,6 +62,19 @@ static void print_verdict(const ab_verdict *v, FILE *out) {
     if (v->missing[0]) ab_print(out, "    cannot tell %s\n", v->missing);
 }
 
+/* The layer and the margin of every skipped step; of many the first ones. */
+static void print_skipped_steps(const cJSON *cell, FILE *out) {
+    enum { MOST = 16 };
+    const int count = ab_skips_count(cell);
+    for (int i = 0; i < count && i < MOST; i++) {
+        ab_skip skip;
+        char text[AB_SKIP_TEXT];
+        ab_skip_at(cell, i, &skip);
+        ab_print(out, "      step %d: %s\n", skip.step, ab_skip_text(&skip, text));
+    }
+    if (count > MOST) ab_print(out, "      and %d more (--json)\n", count - MOST);
+}
+
 /* Prints nothing if no step was skipped. */
 static void print_skips(const ab_diagnosis *d, FILE *out) {
     const ab_skip_audit *a = &d->skips;
@@ -71,6 +85,7 @@ static void print_skips(const ab_diagnosis *d, FILE *out) {
              "effect\n",
              a->warm_up, a->expected_warm_up, a->later, a->expected_later,
              a->healthy ? "as this scaler does" : "more than this scaler does", a->samples_lost);
+    print_skipped_steps(d->found.facts.cell, out);
     if (isfinite(a->p_value))
         ab_print(out, "    skipped steps' losses rank %.2f among their neighbours (p = %.2g): %s\n",
                  a->mean_rank, a->p_value,
@@ -177,6 +192,24 @@ static cJSON *verdict_json(const ab_case *c, const ab_verdict *v, const char *id
     return object;
 }
 
+static cJSON *skipped_steps_json(const cJSON *cell) {
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < ab_skips_count(cell); i++) {
+        ab_skip skip;
+        cJSON *step = cJSON_CreateObject();
+        ab_skip_at(cell, i, &skip);
+        cJSON_AddNumberToObject(step, "step", skip.step);
+        add_text(step, "op", skip.op ? skip.op : "");
+        add_text(step, "pass", skip.pass ? skip.pass : "");
+        add_text(step, "tensor", skip.tensor ? skip.tensor : "");
+        add_text(step, "format", skip.format ? skip.format : "");
+        add_measure(step, "loss_scale", skip.scale);
+        add_measure(step, "margin_octaves", skip.margin);
+        cJSON_AddItemToArray(list, step);
+    }
+    return list;
+}
+
 static void add_skips(cJSON *object, const ab_diagnosis *d) {
     const ab_skip_audit *a = &d->skips;
     if (!d->found.facts.skip.dynamic) {
@@ -195,6 +228,7 @@ static void add_skips(cJSON *object, const ab_diagnosis *d) {
     add_measure(skips, "p_value", a->p_value);
     cJSON_AddNumberToObject(skips, "labels", a->labels);
     add_measure(skips, "label_p_value", a->label_p);
+    cJSON_AddItemToObject(skips, "steps", skipped_steps_json(d->found.facts.cell));
 }
 
 static ab_status add_one(const ab_diagnosis *d, void *array) {

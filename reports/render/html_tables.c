@@ -4,6 +4,7 @@
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
+#include "reports/record/skips.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
 #include "reports/render/html.h"
@@ -308,6 +309,35 @@ static void scale_table(const ab_html *h) {
     ab_html_end_table(h);
 }
 
+/* The layer and the margin of every skipped step. */
+static void skip_table(const ab_html *h) {
+    static const char *const headings[] = {"level", "#step", "#loss scale",
+                                           "where it overflowed, and by how much", NULL};
+    char text[AB_TEXT_NUMBER], where[AB_SKIP_TEXT];
+    const cJSON *cell;
+    bool any = false;
+    cJSON_ArrayForEach(cell, cells_of(h)) {
+        for (int i = 0; i < ab_skips_count(cell); i++) {
+            ab_skip skip;
+            ab_skip_at(cell, i, &skip);
+            if (!any) {
+                fputs("<details>\n<summary>Skipped steps</summary>\n", h->out);
+                ab_html_table(h, "skip-table",
+                              "Skipped steps: the layer that overflowed first, and by how much", headings);
+            }
+            any = true;
+            row_label(h, cell);
+            ab_html_cell(h, "number", ab_text_count(text, skip.step));
+            ab_html_cell(h, "number", isfinite(skip.scale) ? ab_text_scale(text, skip.scale) : "-");
+            ab_html_cell(h, NULL, ab_skip_text(&skip, where));
+            end_row(h);
+        }
+    }
+    if (!any) return;
+    ab_html_end_table(h);
+    fputs("</details>\n", h->out);
+}
+
 static void tensor_row(const ab_html *h, const cJSON *cell, const cJSON *tensor) {
     static const char *const shares[] = {"flushed", "subnormal", "overflowed"};
     char text[AB_TEXT_NUMBER], range[2 * AB_TEXT_NUMBER];
@@ -346,6 +376,7 @@ static void gradient_table(const ab_html *h) {
 ab_status ab_html_numbers(const ab_html *h) {
     memory_table(h);
     scale_table(h);
+    skip_table(h);
     gradient_table(h);
     return AB_OK;
 }

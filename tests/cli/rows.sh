@@ -71,8 +71,8 @@ expect_text "$work/err" "epoch: 1 step: 1, loss is 2.25, scale 65536" "the first
 grep -qE '^epoch: 1 step: 1, .*scale 65536, 1 skipped, this step too: a gradient overflowed$' "$work/err" ||
     fail "a skipped step says so: $(cat "$work/err")"
 
-# Of every step: rate, norm of the gradients (the one that --clip-norm computes, by other code), accuracy on its
-# own batch: that of the test set where that is the batch.
+# Of every step: rate, norm of the gradients (the one that --clip-norm computes, by other code), accuracy on
+# its own batch: that of the test set where that is the batch.
 list() { tr -d ' \n\t' <"$1" | grep -o "\"$2\":\[[^]]*\]" | sed -n 1p; }
 run --net mlp --data synthetic --steps 3 --rounds 1 --no-plots --no-floor --quiet --levels O0 \
     --schedule step:step_size=2,gamma=0.5 --lr 0.5 --out "$work/n/result.json"
@@ -80,13 +80,13 @@ expect_rc 0 "steps of a record"
 follows_schema "$work/n/result.json" "steps of a record"
 checks=$((checks + 1))
 tr -d ' \n\t' <"$work/n/result.json" | grep -qF '"lr":[[0.5,2],[0.25,1]]' || fail "learning rates"
-run --net mlp --data synthetic --steps 3 --rounds 1 --no-plots --no-floor --quiet --levels O0 --clip-norm 1e30 \
-    --schedule step:step_size=2,gamma=0.5 --lr 0.5 --out "$work/m/result.json"
+run --net mlp --data synthetic --steps 3 --rounds 1 --no-plots --no-floor --quiet --levels O0 \
+    --clip-norm 1e30 --schedule step:step_size=2,gamma=0.5 --lr 0.5 --out "$work/m/result.json"
 checks=$((checks + 1))
 paste -d, <(list "$work/n/result.json" gradient_norm | tr -cd '0-9.,e-' | tr , '\n') \
     <(list "$work/m/result.json" gradient_norm | tr -cd '0-9.,e-' | tr , '\n') |
     awk -F, '{ n++; d = $1 / $2 - 1; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit !(n == 3 && !bad) }' ||
-    fail "gradient norms: $(list "$work/n/result.json" gradient_norm) $(list "$work/m/result.json" gradient_norm)"
+    fail "gradient norms: $(cat "$work/n/result.json" | tr -d ' \n\t' | grep -o '"gradient_norm[^]]*')"
 mkdir -p "$work/idx"
 { printf '\0\0\10\3\0\0\0\20\0\0\0\34\0\0\0\34' && cat "$AMPBENCH_SOURCE"/LICENSE "$AMPBENCH_SOURCE"/*.md |
     head -c 12544; } >"$work/idx/train-images-idx3-ubyte"
@@ -98,8 +98,31 @@ run --net mlp --data "$work/idx" --batch 16 --steps 1 --lr 1e-20 --rounds 1 --no
 expect_rc 0 "a batch that is the test set"
 run report "$work/i/result.json" --csv "$work/i.csv"
 checks=$((checks + 1))
-[ "$(list "$work/i/result.json" train_accuracy)" = "\"train_accuracy\":[$(csv_columns "$work/i.csv" test_accuracy |
-    sed -n 1p)]" ] || fail "training accuracy: $(list "$work/i/result.json" train_accuracy)"
+whole=$(csv_columns "$work/i.csv" test_accuracy | sed -n 1p)
+[ "$(list "$work/i/result.json" train_accuracy)" = "\"train_accuracy\":[$whole]" ] ||
+    fail "training accuracy: $(list "$work/i/result.json" train_accuracy)"
+
+# Every skipped step has its layer and its margin, in text, JSON and page: an fp16 loss starts its gradient at
+# the loss scale, 2^24 halved at every skip, and fp16's limit is 65520.
+run "${tiny[@]}" --steps 24 --quiet --levels "O0,O2,$outputs" --scales apex:init=16777216 --no-floor \
+    --out "$work/k/result.json"
+expect_rc 0 "skips"
+follows_schema "$work/k/result.json" "skips"
+run diagnose "$work/k/result.json" --exit-zero --json "$work/k/diagnosis.json"
+follows_schema "$work/k/diagnosis.json" "skips" diagnosis
+run diagnose "$work/k/result.json" --exit-zero
+for k in 0 1 2 3 4 5 6 7 8; do
+    expect_text "$work/out" "step $k: loss backward, out.grad: 2^$((8 - k)).0 above what fp16 holds" \
+        "margin of a skip"
+done
+checks=$((checks + 1))
+skips=$("$AMPBENCH" report "$work/k/result.json" --format csv >"$work/k.csv" &&
+    csv_columns "$work/k.csv" steps_skipped | awk '{ n += $1 } END { print n }')
+[ "$(grep -cE '^      step [0-9]+: [a-z]' "$work/out")" = "$skips" ] ||
+    fail "not every skip: $(cat "$work/out")"
+expect_no_text "$work/out" "not looked at" "skips"
+run report "$work/k/result.json" --html "$work/k/result.html"
+[ "$(grep -c 'above what fp16 holds</td>' "$work/k/result.html")" = "$skips" ] || fail "the page's skips"
 
 run list levels --table
 expect_rc 0 "the table of levels"
@@ -108,7 +131,7 @@ for level in O0 O1 O2 O3 torch:autocast mindspore:O2 deepspeed:fp16 megatron:fp1
 done
 checks=$((checks + 1))
 grep -qE '^O2 +half +False +True +True +dynamic +- +half' "$work/out" || fail "O2's row: $(cat "$work/out")"
-grep -qE '^mindspore:O2 +half +False +True +None +mindspore-cell +mindspore +fp32, read as half' "$work/out" ||
+grep -qE '^mindspore:O2 +half +False +True +None +mindspore-cell +mindspore +fp32, read' "$work/out" ||
     fail "mindspore:O2's row: $(cat "$work/out")"
 
 refused() {

@@ -3,6 +3,7 @@
 #include "bench/train/cell/parts.h"
 #include "bench/train/observe/always_on_stats.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,34 @@ ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink) {
     AB_TRY(ab_cell_constant_loss(cell, &stats->constant));
     ab_always_on_report(stats, averaged, sink);
     return AB_OK;
+}
+
+/* ---- what a step shows of itself --------------------------------------------------------------- */
+
+ab_status ab_cell_score_training(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    if (plan->logits == AB_NONE || !cell->memory.backend->host_memory) return AB_OK;
+    const size_t count = (size_t)ab_tensor_count(&cell->memory.tensor[plan->logits]);
+    free(cell->score.logits);
+    cell->score.logits = malloc(count * sizeof *cell->score.logits);
+    return cell->score.logits ? AB_OK : ab_fail(AB_NO_MEMORY, "training accuracy: out of memory");
+}
+
+ab_status ab_cell_gradient_norm(const ab_cell *cell, const ab_step_result *result, double *norm) {
+    *norm = result->grad_norm > 0 ? result->grad_norm : (double)NAN;
+    if (result->grad_norm > 0 || !cell->memory.backend->host_memory) return AB_OK;
+    float *values = ab_params_room(cell->plan);
+    ab_status status = values ? AB_OK : ab_fail(AB_NO_MEMORY, "norm of gradients: out of memory");
+    double sum = 0;
+    for (int i = 0; i < cell->trained.count && status == AB_OK; i++) {
+        const ab_tensor *grad = cell->gradients.item[i].to;
+        status = ab_tensor_read(grad, values);
+        for (int64_t k = 0; k < ab_tensor_count(grad) && status == AB_OK; k++)
+            sum += (double)values[k] * (double)values[k];
+    }
+    free(values);
+    *norm = sqrt(sum);
+    return status;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -1,10 +1,7 @@
-/* The class with the largest logit, and sums of squares in double. */
+/* The class with the largest logit. */
 #include "bench/train/cell/score.h"
 
-#include "bench/train/cell/parts.h"
-
 #include <math.h>
-#include <stdlib.h>
 
 int64_t ab_score_class_of(const ab_batches *batches, int64_t i, int64_t classes) {
     const ab_cell_memory *memory = batches->memory;
@@ -40,30 +37,4 @@ ab_status ab_score_batch(ab_training_score *score, const ab_batches *batches) {
         score->correct += target >= 0 && is_best(score->logits + i * classes, target, classes);
     }
     return AB_OK;
-}
-
-ab_status ab_cell_score_training(ab_cell *cell) {
-    const ab_plan *plan = cell->plan;
-    if (plan->logits == AB_NONE || !cell->memory.backend->host_memory) return AB_OK;
-    const size_t count = (size_t)ab_tensor_count(&cell->memory.tensor[plan->logits]);
-    free(cell->score.logits);
-    cell->score.logits = malloc(count * sizeof *cell->score.logits);
-    return cell->score.logits ? AB_OK : ab_fail(AB_NO_MEMORY, "training accuracy: out of memory");
-}
-
-ab_status ab_cell_gradient_norm(const ab_cell *cell, const ab_step_result *result, double *norm) {
-    *norm = result->grad_norm > 0 ? result->grad_norm : (double)NAN;
-    if (result->grad_norm > 0 || !cell->memory.backend->host_memory) return AB_OK;
-    float *values = ab_params_room(cell->plan);
-    ab_status status = values ? AB_OK : ab_fail(AB_NO_MEMORY, "norm of gradients: out of memory");
-    double sum = 0;
-    for (int i = 0; i < cell->trained.count && status == AB_OK; i++) {
-        const ab_tensor *grad = cell->gradients.item[i].to;
-        status = ab_tensor_read(grad, values);
-        for (int64_t k = 0; k < ab_tensor_count(grad) && status == AB_OK; k++)
-            sum += (double)values[k] * (double)values[k];
-    }
-    free(values);
-    *norm = sqrt(sum);
-    return status;
 }

@@ -1,5 +1,5 @@
-/* What a training step shows of itself besides its loss: the accuracy on its own batches and the norm of its
- * gradients. Reads values only; used where a record is written, because it takes time. */
+/* The accuracy of a training step on its own batches. Reads values only; counted where a record is written.
+ */
 #ifndef AB_BENCH_TRAIN_CELL_SCORE_H
 #define AB_BENCH_TRAIN_CELL_SCORE_H
 

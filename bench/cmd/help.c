@@ -2,11 +2,13 @@
  * are printed by the program. */
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
+#include "bench/opdoc/opdoc.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct topic {
     const char *name, *table, *text, *body;
@@ -22,9 +24,9 @@ static const topic topics[] = {
 #undef AB_TOPIC
 };
 
-static const char usage[] = "usage: ampbench help [TOPIC|COMMAND]\n"
+static const char usage[] = "usage: ampbench help [TOPIC|COMMAND|OP]\n"
                             "       ampbench help --man [COMMAND]\n\n"
-                            "Explains a topic, or what `ampbench COMMAND --help` says.\n\n"
+                            "Explains a topic or an op, or what `ampbench COMMAND --help` says.\n\n"
                             "  --man   the manual page of the program or of a command, as troff for man(1)\n"
                             "  --help  this text\n\n"
                             "Topics:\n";
@@ -32,6 +34,16 @@ static const char usage[] = "usage: ampbench help [TOPIC|COMMAND]\n"
 static void print_topics(void) {
     for (size_t i = 0; i < AB_COUNT_OF(topics); i++)
         ab_print(stdout, "  %-12s %s\n", topics[i].name, topics[i].text);
+}
+
+static void print_ops(void) {
+    int at = 0;
+    for (int i = 0; i < ab_op_count(); i++) {
+        if (at + (int)strlen(ab_op_at(i)->name) > 106) at = 0;
+        at += at ? ab_print(stdout, " %s", ab_op_at(i)->name)
+                 : ab_print(stdout, i ? "\n  %s" : "  %s", ab_op_at(i)->name);
+    }
+    putchar('\n');
 }
 
 static ab_status print_overview(void) {
@@ -43,6 +55,8 @@ static ab_status print_overview(void) {
         ab_print(stdout, "  %-11s %s\n", ab_usage_name(i), ab_usage_text(i));
     puts("\nTopics (ampbench help TOPIC):");
     print_topics();
+    puts("\nOps (ampbench help OP):");
+    print_ops();
     puts("\nExit status: 0 ok, 1 internal error or a failed cell, 2 usage, configuration, input or memory, 3 "
          "regression, 4 numerics "
          "failed,\n5 inconclusive, 6 not comparable, 130 interrupted.");
@@ -101,12 +115,14 @@ static ab_status print_topic(const topic *t) {
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static ab_status unknown_word(const char *word) {
-    const char *names[64];
+    enum { MOST = 256 };
+    const char *names[MOST];
     int count = 0;
     for (size_t i = 0; i < AB_COUNT_OF(topics); i++) names[count++] = topics[i].name;
-    for (int i = 0; i < ab_usage_count() && count < 64; i++) names[count++] = ab_usage_name(i);
+    for (int i = 0; i < ab_usage_count() && count < MOST; i++) names[count++] = ab_usage_name(i);
+    for (int i = 0; i < ab_op_count() && count < MOST; i++) names[count++] = ab_op_at(i)->name;
     const char *near = ab_nearest(word, names, count);
-    return ab_fail(AB_USAGE, "help: there is no topic or command '%s'%s%s%s (see `ampbench help`)",
+    return ab_fail(AB_USAGE, "help: there is no topic, command or op '%s'%s%s%s (see `ampbench help`)",
                    ab_text_brief(word, 60), near ? "; did you mean '" : "", near ? near : "",
                    near ? "'?" : "");
 }
@@ -117,6 +133,8 @@ static ab_status explain(const char *word) {
          i++) /* `formats` is a topic and a command: the topic is more detailed */
         if (strcmp(topics[i].name, word) == 0) return print_topic(&topics[i]);
     int command = find_command(word);
+    for (int i = 0; i < ab_op_count() && command < 0; i++)
+        if (strcmp(ab_op_at(i)->name, word) == 0) return ab_opdoc_write(i, stdout);
     return command < 0 ? unknown_word(word) : print_command(command, arguments, 1);
 }
 
@@ -138,7 +156,7 @@ ab_status ab_cmd_help(int argc, char **argv) {
         return ab_fail(AB_USAGE, "help: unknown option '%s' (see `ampbench help --help`)",
                        ab_text_brief(argv[1], 60));
     if (argc > 2)
-        return ab_fail(AB_USAGE, "help: expected one topic or command, found '%s' and '%s'", argv[1],
+        return ab_fail(AB_USAGE, "help: expected one topic, command or op, found '%s' and '%s'", argv[1],
                        argv[2]);
     return explain(argv[1]);
 }

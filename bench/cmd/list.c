@@ -4,6 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/data/data.h"
 #include "bench/nets/net.h"
+#include "bench/opdoc/opdoc.h"
 #include "bench/train/recipe.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
@@ -73,89 +74,18 @@ static ab_status list_levels_table(void) {
 }
 
 static ab_status list_ops(void) {
-    static const char *const classes[] = {[AB_CLASS_low] = "half at O1",
-                                          [AB_CLASS_fp32] = "fp32 at O1",
-                                          [AB_CLASS_promote] = "widest input at O1",
-                                          [AB_CLASS_follow] = "its input's format at O1",
-                                          [AB_CLASS_banned] = "refused at O1 with half inputs"};
     for (int i = 0; i < ab_op_count(); i++)
-        ab_print(stdout, "  %-16s %s\n", ab_op_at(i)->name, classes[ab_op_class_at(i)]);
+        ab_print(stdout, "  %-16s %s\n", ab_op_at(i)->name, ab_opdoc_class(i));
     return AB_OK;
 }
 
-/* ---- attributes of ops ----------------------------------------------------------------------- */
-
-static void add_range(const ab_attr *attr, char *text, size_t size) {
-    static const double unlimited = 1e30;
-    if (attr->low > -unlimited) ab_text_append(text, size, " from %.9g", attr->low);
-    if (attr->high < unlimited) ab_text_append(text, size, " to %.9g", attr->high);
-}
-
-/* A default outside the range stands for what the attribute's text says. */
-static void add_default(const ab_attr *attr, char *text, size_t size) {
-    const bool list = attr->kind == AB_ATTR_FLOATS || attr->kind == AB_ATTR_INTS;
-    if (attr->required)
-        ab_text_append(text, size, ", required");
-    else if (attr->kind == AB_ATTR_BOOL)
-        ab_text_append(text, size, ", default %s", attr->fallback != 0 ? "true" : "false");
-    else if (list || !(attr->fallback >= attr->low && attr->fallback <= attr->high))
-        ab_text_append(text, size, ", optional");
-    else
-        ab_text_append(text, size, ", default %.9g", attr->fallback);
-}
-
-/* "one of none|tanh, default none": the names are the attribute's text. */
-static void choice_text(const ab_attr *attr, char *text, size_t size) {
-    const char *name = attr->text;
-    for (int i = 0; i < (int)attr->fallback && strchr(name, '|'); i++) name = strchr(name, '|') + 1;
-    ab_text_show(text, size, "one of %s, default %.*s", attr->text, (int)strcspn(name, "|"), name);
-}
-
-/* "integer from 1 to 8, default 1: step of the kernel". */
-static void attribute_text(const ab_attr *attr, char *text, size_t size) {
-    static const char *const values[] = {[AB_ATTR_INT] = "integer",
-                                         [AB_ATTR_PAIR] = "integer or [height, width]",
-                                         [AB_ATTR_FLOAT] = "number",
-                                         [AB_ATTR_BOOL] = "true or false",
-                                         [AB_ATTR_FLOATS] = "array of numbers",
-                                         [AB_ATTR_INTS] = "integer or array of integers"};
-    if (attr->kind == AB_ATTR_CHOICE) {
-        choice_text(attr, text, size);
-        return;
-    }
-    ab_text_show(text, size, "%s", values[attr->kind]);
-    if (attr->kind != AB_ATTR_BOOL) add_range(attr, text, size);
-    add_default(attr, text, size);
-    ab_text_append(text, size, ": %s", attr->text);
-}
-
-static void inputs_text(const ab_op *op, char *text, size_t size) {
-    if (op->inputs < 0)
-        ab_text_show(text, size, "2 or more inputs");
-    else
-        ab_text_show(text, size, "%d input%s", op->inputs, op->inputs == 1 ? "" : "s");
-    if (op->optional_inputs) ab_text_append(text, size, ", %d more optional", op->optional_inputs);
-    if (op->is_loss) ab_text_append(text, size, "; the last is \"targets\" unless given");
-    for (int i = 0; i < AB_MAX_INPUTS && i < 32; i++)
-        if (op->integer_inputs >> i & 1u) ab_text_append(text, size, "; input %d: ids", i + 1);
-}
-
-/* What a network's file may say of every op, from the ops' own tables. */
+/* What a network's file may say of every op. */
 static ab_status list_attributes(void) {
-    char text[400];
     puts("  every op       name, op, in (names of inputs; default: the op before), init (of its weights), "
          "share, requires_grad (false: its weights are not trained)");
     puts("  every product    accumulate (fp32 or half; default fp32: sums rounded to the half format at "
          "every step)");
-    for (int i = 0; i < ab_op_count(); i++) {
-        const ab_op *op = ab_op_at(i);
-        inputs_text(op, text, sizeof text);
-        ab_print(stdout, "  %s: %s\n", op->name, text);
-        for (const ab_attr *attr = op->attrs; attr && attr->name; attr++) {
-            attribute_text(attr, text, sizeof text);
-            ab_print(stdout, "    %-18s %s\n", attr->name, text);
-        }
-    }
+    for (int i = 0; i < ab_op_count(); i++) ab_opdoc_attributes(ab_op_at(i), stdout);
     return AB_OK;
 }
 
@@ -237,17 +167,20 @@ ab_status ab_cmd_list(int argc, char **argv) {
     if (argc > 1 && ab_is_help(argv[1])) {
         puts("usage: ampbench list "
              "[nets|data|levels|ops|formats|scalers|optimizers|schedules|faults|probes]...\n"
-             "       ampbench list ops --attributes\n"
+             "       ampbench list ops --attributes|--reference\n"
              "       ampbench list levels --table\n\n"
              "  --table        every level as a row of its properties, every framework's beside apex's\n"
              "  --attributes   what a network's file may say of every op: inputs, attributes, ranges, "
-             "defaults");
+             "defaults\n"
+             "  --reference    docs/ops.md: all of `ampbench help OP`, as Markdown");
         return AB_OK;
     }
     if (argc == 3 && strcmp(argv[1], "ops") == 0 && strcmp(argv[2], "--attributes") == 0)
         return list_attributes();
     if (argc == 3 && strcmp(argv[1], "levels") == 0 && strcmp(argv[2], "--table") == 0)
         return list_levels_table();
+    if (argc == 3 && strcmp(argv[1], "ops") == 0 && strcmp(argv[2], "--reference") == 0)
+        return ab_opdoc_page(stdout);
     for (int i = 1; i < argc; i++) AB_TRY(list_one(argv[i]));
     for (size_t i = 0; i < AB_COUNT_OF(kinds) && argc == 1; i++) {
         ab_print(stdout, i ? "\n%s:\n" : "%s:\n", kinds[i].name);

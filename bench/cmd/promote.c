@@ -57,6 +57,7 @@ typedef struct promote {
     int64_t max_runs, runs;
     double band; /* 0: derived from the seeds */
     bool roles;
+    cJSON *infinite;                      /* names of layers with infinities that remain; owned */
     ab_promote_item item[AB_DDMIN_ITEMS]; /* layers, then roles of the layers found */
     int layers;
     const char *kind;                       /* what is being searched: "layers", "parts" */
@@ -251,7 +252,7 @@ static ab_status search(promote *p) {
     AB_TRY(passes(p, item, count, &good));
     if (!good) return AB_OK;
     p->runs++;
-    AB_TRY(ab_trial_record(&p->setup, &p->record));
+    AB_TRY(ab_trial_record(&p->setup, NULL, 0, &p->record));
     rank(p, 0, item, &count);
     AB_TRY(ab_shortest_prefix(&test, item, &count));
     return ab_ddmin(&test, item, &count);
@@ -330,6 +331,16 @@ static ab_status base(promote *p) {
     return AB_OK;
 }
 
+/* Infinities that the loss does not show: behind a clamp, a ReLU or a mask, or in numbers that are not read.
+ */
+static ab_status find_infinite(promote *p) {
+    cJSON *record = NULL;
+    AB_TRY(ab_trial_record(&p->setup, p->best, p->best_count, &record));
+    ab_trial_infinite(record, p->infinite);
+    cJSON_Delete(record);
+    return AB_OK;
+}
+
 /* Tests the set on seeds that were not used to find it. */
 static ab_status confirm(promote *p, double *gap) {
     ab_trial_setup fresh = p->setup;
@@ -338,7 +349,7 @@ static ab_status confirm(promote *p, double *gap) {
     AB_TRY(ab_trial_base(&fresh, &o0, &level));
     AB_TRY(ab_trial_run(&fresh, p->best, p->best_count, &losses));
     *gap = ab_trial_gap(&losses, &o0, fresh.seeds);
-    return AB_OK;
+    return find_infinite(p);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -366,6 +377,13 @@ static void print(const promote *p, const char *words, double gap) {
         puts("not minimal: --max-runs ended the search");
     else if (p->best_count > 0)
         puts("minimal: without any one of them it will not do");
+    const int infinite = cJSON_GetArraySize(p->infinite);
+    for (int i = 0; i < infinite; i++)
+        ab_print(stdout, "%s%s%s", i ? ", " : "infinities remain, and did not hurt these trainings, in: ",
+                 cJSON_GetArrayItem(p->infinite, i)->valuestring, i + 1 < infinite ? "" : " (");
+    if (infinite > 0)
+        ab_print(stdout, "values beyond %s; keep fp32 there too if other data may reach them)\n",
+                 p->config.half[0]->name);
     ab_print(stdout, "fresh seeds: %+.4g against O0: %s\n", gap, gap <= p->band ? "holds" : "does not hold");
 }
 
@@ -399,6 +417,7 @@ static ab_status write_json(const promote *p, const char *words, double gap) {
         for (int i = 0; i < p->best_count; i++)
             cJSON_AddItemToArray(list, cJSON_CreateString(p->item[p->best[i]].name));
     }
+    cJSON_AddItemToObject(object, "infinite_in", cJSON_Duplicate(p->infinite, true));
     add_number(object, "fresh_gap", gap);
     cJSON_AddBoolToObject(object, "fresh_seeds_hold", gap <= p->band);
     list = cJSON_AddArrayToObject(object, "ranking");
@@ -468,11 +487,13 @@ ab_status ab_cmd_promote(int argc, char **argv) {
                        .best_count = -1};
         p->setup.item = p->item;
         p->kind = "layers";
+        p->infinite = cJSON_CreateArray();
         status = run(p, argc, argv, words);
         ab_run_config_clear(&p->config);
         free(p->tried);
         free(p->gap);
         cJSON_Delete(p->record);
+        cJSON_Delete(p->infinite);
     }
     free(p);
     free(words);

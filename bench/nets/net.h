@@ -79,7 +79,7 @@ typedef struct ab_net_op {
 
 /* What the file recommends for training; the command line overrides it. */
 typedef struct ab_net_defaults {
-    char optimizer[128]; /* with its keys, "fusedsgd:nesterov=True" */
+    char optimizer[32];
     double lr;
     int64_t batch;
     int64_t epochs;

@@ -238,9 +238,39 @@ ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count, 
 
 /* ---- ranking --------------------------------------------------------------------------------- */
 
-ab_status ab_trial_record(const ab_trial_setup *setup, cJSON **record) {
-    const run_words words = {setup->level, NULL, "gradients,activations,weights,lost_updates", "5", 1};
-    return train(setup, &words, record);
+ab_status ab_trial_record(const ab_trial_setup *setup, const int *item, int count, cJSON **record) {
+    char *to = malloc(AB_TRIAL_WORDS);
+    if (!to) return ab_fail(AB_NO_MEMORY, "promote: out of memory");
+    ab_trial_words(setup, item, count, to);
+    const run_words words = {setup->level, count > 0 ? to : NULL,
+                             "gradients,activations,weights,lost_updates", "5", 1};
+    ab_status status = train(setup, &words, record);
+    free(to);
+    return status;
+}
+
+static bool has_text(const cJSON *list, const char *text) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) if (strcmp(item->valuestring, text) == 0) return true;
+    return false;
+}
+
+/* Layers that store values beyond the half format's range, gradients apart: a loss scale that is lowered, or
+ * a skipped step, answers those. */
+static void add_infinite(const cJSON *tensors, cJSON *layers) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, tensors) {
+        const char *layer = ab_json_text(tensor, "layer", "");
+        const double beyond = ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0);
+        if (ab_json_is_true(tensor, "cast") && beyond > 0 && !has_text(layers, layer))
+            cJSON_AddItemToArray(layers, cJSON_CreateString(layer));
+    }
+}
+
+void ab_trial_infinite(const cJSON *record, cJSON *layers) {
+    const cJSON *probes = ab_json_at(cJSON_GetArrayItem(ab_json_at(record, "cells"), 0), "probes");
+    add_infinite(ab_json_at(probes, "activations"), layers);
+    add_infinite(ab_json_at(probes, "weights"), layers);
 }
 
 /* Whether the record's entry for a layer's tensors of one kind belongs to the item. The gradient of an output

@@ -76,8 +76,12 @@ AB_MUST_CHECK ab_status ab_trial_base(const ab_trial_setup *setup, ab_trial_loss
 /* Trains the level with these items in fp32. */
 AB_MUST_CHECK ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count,
                                      ab_trial_losses *losses);
-/* Trains the level from one seed with probes; *record is owned by the caller. */
-AB_MUST_CHECK ab_status ab_trial_record(const ab_trial_setup *setup, cJSON **record);
+/* Trains the level with these items in fp32 from one seed with probes; *record is owned by the caller. */
+AB_MUST_CHECK ab_status ab_trial_record(const ab_trial_setup *setup, const int *item, int count,
+                                        cJSON **record);
+/* Appends to the array `layers` the names of layers whose activations or weights went beyond the half
+ * format's range in such a record. */
+void ab_trial_infinite(const cJSON *record, cJSON *layers);
 /* Sets the error of items from such a record. */
 void ab_trial_rank(const cJSON *record, const ab_net *net, ab_promote_item *item, int count);
 

@@ -35,6 +35,7 @@ found() {
     expect_text out "$2" "planted: ${1:-none}"
     expect_text out "fresh seeds: " "fresh seeds"
     checks=$((checks + 1))
+    grep -q "infinities remain" out && fail "planted: ${1:-none}: $(grep remain out)"
     "$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/promote-1.schema.json" \
         outcome.json 2>why ||
         fail "the outcome does not follow its schema: $(cat why)"
@@ -62,4 +63,21 @@ for bad in "--level O9" "--level O0" "--seeds 1" "--seeds many" "--max-runs 0" "
     expect_rc 2 "bad input: $bad"
     [ "$(wc -l <err)" -eq 1 ] || fail "bad input: $bad: not one line: $(cat err)"
 done
+
+# Behind a clamp an infinity is 1: training is as good, and it is said.
+cat >planted.json <<'NET'
+{"format": "ampbench-net-1", "name": "planted", "input": {"height": 28, "width": 28, "channels": 1},
+ "defaults": {"optimizer": "momentum", "lr": 0.02, "batch": 32, "epochs": 1}, "ops": [
+  {"name": "flatten", "op": "flatten"}, {"name": "big", "op": "linear", "out_features": 16,
+   "init": {"weight": {"kind": "normal", "std": 5000}}},
+  {"name": "one", "op": "clamp", "min": -1, "max": 1},
+  {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}
+NET
+run "${search[@]}" --band 0.05 --json outcome.json
+expect_rc 0 "an infinity that does not hurt"
+expect_text out "no layer has to stay fp32" "an infinity that does not hurt"
+expect_text out "infinities remain, and did not hurt these trainings, in: big" "an infinity behind a clamp"
+checks=$((checks + 1))
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/promote-1.schema.json" \
+    outcome.json 2>why || fail "infinite_in: $(cat why)"
 finish

@@ -74,8 +74,10 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
         ab_remedy_add_text(remedy, "or a schedule that falls later");
         return;
     }
-    (void)ab_remedy_rate(&c->facts, lr * factor, remedy);
-    ab_remedy_add_text(remedy, "now it is %.3g", lr);
+    if (ab_remedy_rate(&c->facts, lr * factor, remedy))
+        ab_remedy_add_text(remedy, "now it is %.3g", lr);
+    else
+        ab_remedy_add_text(remedy, "a learning rate above 0");
 }
 
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_low = {

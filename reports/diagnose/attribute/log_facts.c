@@ -43,3 +43,25 @@ void ab_verdict_point_log(ab_verdict *verdict, const char *fact) {
 }
 
 int ab_log_line_of(const ab_log_view *view, const char *name) { return (int)number(view->facts, name, 0); }
+
+/* ---- conditions ------------------------------------------------------------------------------ */
+
+static bool has_log(const ab_case *c) { return ab_log_view_of(c).facts != NULL; }
+
+static bool is_sound(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    const ab_log_view v = ab_log_view_of(c);
+    return v.facts && !(v.skipped > 0) && !(v.hidden_nans > 0) && !(v.nonfinite_losses > 0);
+}
+
+static bool came_down(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    const ab_log_view v = ab_log_view_of(c);
+    return v.facts && v.last_scale < v.runaway_scale;
+}
+
+const ab_need ab_need_log = {"what the training loop logged", "give its log: ampbench diagnose LOG", has_log,
+                             "give the loop's log: ampbench diagnose LOG"};
+const ab_refutation ab_refuted_log_sound = {"the log's losses are finite and none of its steps was skipped",
+                                            is_sound};
+const ab_refutation ab_refuted_log_came_down = {"the log's last scale is below that one", came_down};

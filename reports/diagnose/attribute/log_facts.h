@@ -2,6 +2,7 @@
 #ifndef AB_REPORTS_DIAGNOSE_ATTRIBUTE_LOG_FACTS_H
 #define AB_REPORTS_DIAGNOSE_ATTRIBUTE_LOG_FACTS_H
 
+#include "reports/diagnose/attribute/conditions.h"
 #include "reports/diagnose/attribute/verdict.h"
 
 AB_BEGIN_DECLS
@@ -15,6 +16,12 @@ typedef struct ab_log_view {
 
 /* The view of the record of a case. */
 ab_log_view ab_log_view_of(const ab_case *c);
+
+extern const ab_need ab_need_log; /* a training log */
+
+/* The log's losses are finite, none is hidden, and no step was skipped. */
+extern const ab_refutation ab_refuted_log_sound;
+extern const ab_refutation ab_refuted_log_came_down; /* the last scale is below the one in question */
 
 /* Sets the pointer of the last evidence: a fact of the log. */
 void ab_verdict_point_log(ab_verdict *verdict, const char *fact);

@@ -178,12 +178,14 @@ static ab_status confirm(const cJSON *document, const request *r, const ab_advis
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static ab_status write_json(const request *r, const ab_advise *advise, const ab_receipt *receipt) {
+static ab_status write_json(const request *r, const ab_advise *advise, const ab_advise_unscaled *unscaled,
+                            const ab_receipt *receipt) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", "ampbench-advice");
     cJSON_AddNumberToObject(object, "schema_version", 2);
     cJSON_AddStringToObject(object, "level", r->level);
     ab_advise_json(advise, &r->goal, object);
+    ab_advise_unscaled_json(unscaled, object);
     if (receipt) ab_receipt_json(receipt, object);
     ab_status status = ab_json_write_file(object, r->json);
     cJSON_Delete(object);
@@ -192,6 +194,7 @@ static ab_status write_json(const request *r, const ab_advise *advise, const ab_
 
 static ab_status advise(request *r, cJSON **document, ab_advise *advice) {
     ab_receipt receipt = {0};
+    ab_advise_unscaled unscaled;
     AB_TRY(ab_result_load(r->document, document));
     if (r->confirm && ab_observed_document(*document))
         return ab_fail(AB_USAGE, "advise: %s: --confirm trains again, which a probe's record cannot",
@@ -199,15 +202,17 @@ static ab_status advise(request *r, cJSON **document, ab_advise *advice) {
     if (!r->level) r->level = ab_observed_level(*document);
     if (!r->level) r->level = "O2";
     AB_TRY(ab_result_summarise(*document));
+    AB_TRY(ab_advise_unscale(*document, &unscaled));
     AB_TRY(ab_advise_make(*document, r->level, &r->goal, advice));
     const bool text = !r->json || strcmp(r->json, "-") != 0,
                confirmed = r->confirm && (advice->feasible || r->goal.scale > 0);
     if (text) ab_advise_print(advice, &r->goal, stdout);
+    if (text) ab_advise_print_unscaled(&unscaled, stdout);
     if (confirmed) {
         AB_TRY(confirm(*document, r, advice, &receipt));
         if (text) ab_receipt_print(&receipt, stdout);
     }
-    if (r->json) AB_TRY(write_json(r, advice, confirmed ? &receipt : NULL));
+    if (r->json) AB_TRY(write_json(r, advice, &unscaled, confirmed ? &receipt : NULL));
     if (!advice->feasible && !confirmed) return ab_fail(AB_NUMERICS, "advise: no loss scale works");
     if (confirmed && !receipt.overflow_agrees)
         return ab_fail(AB_NUMERICS,

@@ -377,6 +377,26 @@ static bool is_cast(const printer *d, const ab_lib_tensor *t) {
     return is_half(t->dtype) || (gradient && runs_ops_in_half(d));
 }
 
+/* Gradients without the loss scale, where it changed. */
+static void print_unscaled(const printer *d, const ab_lib_tensor *t) {
+    const ab_lib_unscaled *u = &t->unscaled;
+    const int columns = d->course->columns[t->axis].count;
+    int first = 0, last = AB_CENSUS_EXPONENTS - 1;
+    ab_probe_sink *s = d->sink;
+    if (t->slot != AMPPROBE_WEIGHT_GRADIENT && t->slot != AMPPROBE_ACTIVATION_GRADIENT) return;
+    while (first < last && u->exponent[first] == 0) first++;
+    while (last > first && u->exponent[last] == 0) last--;
+    s->begin_object(s, "unscaled");
+    s->integer(s, "first", AB_CENSUS_EMIN + first);
+    s->integers(s, "counts", u->exponent + first, last - first + 1);
+    s->integer(s, "rounded", u->rounded);
+    s->begin_array(s, "largest_octaves");
+    for (int i = 0; i < columns; i++) s->number(s, NULL, (double)u->largest[i]);
+    s->end(s);
+    s->integers(s, "cut", u->cut, columns);
+    s->end(s);
+}
+
 static void print_tensor(const printer *d, const ab_lib_tensor *t) {
     const ab_lib_thing *thing = &d->p->thing[t->thing];
     ab_probe_sink *s = d->sink;
@@ -389,6 +409,7 @@ static void print_tensor(const printer *d, const ab_lib_tensor *t) {
     s->integer(s, "values_shown", t->values);
     ab_range_report(&t->history, d->p->config.half, &d->course->columns[t->axis], t->shown,
                     d->course->group[0].steps, s);
+    if (d->course->steps.scales > 1) print_unscaled(d, t);
     s->end(s);
 }
 

@@ -39,6 +39,14 @@ typedef struct ab_lib_thing {
     int32_t ledger;               /* index, or -1 */
 } ab_lib_thing;
 
+/* Gradients divided by the loss scale of their step, by the exponent of the scale. Plain. */
+typedef struct ab_lib_unscaled {
+    int64_t exponent[AB_CENSUS_EXPONENTS]; /* finite values that are not 0 */
+    int64_t rounded;                       /* values at a scale that is no power of two */
+    int64_t cut[AB_COLUMNS];   /* steps with a value that was not finite: the largest is unknown */
+    float largest[AB_COLUMNS]; /* 2^x; -INFINITY: none */
+} ab_lib_unscaled;
+
 /* A thing in one role. Plain. */
 typedef struct ab_lib_tensor {
     int32_t thing, slot; /* slot: role, or AMPPROBE_OPTIMIZER_STATE + state */
@@ -48,6 +56,7 @@ typedef struct ab_lib_tensor {
     int64_t skipped[AB_LIB_REASONS];        /* times, by ampprobe_skip */
     int64_t overflow_steps, first_overflow; /* steps with a non-finite value; the first one, or -1 */
     ab_range_history history;
+    ab_lib_unscaled unscaled; /* of gradients that carry the loss scale */
 } ab_lib_tensor;
 
 /* What was shown of a tensor since the last step. Plain. */
@@ -104,7 +113,8 @@ typedef struct ab_lib_group {
     int64_t first_caller_step, last_caller_step;
     double lr, first_lr, norm_largest, norm_last, clip_norm, clip_share;
     double last_scale, first_scale, least_scale, largest_scale;
-    int64_t scaled; /* steps with a scale */
+    double step_scale; /* of the step that was folded last; 1: none */
+    int64_t scaled;    /* steps with a scale */
 } ab_lib_group;
 
 /* The steps of group 0 over time. Plain. */

@@ -82,9 +82,33 @@ static void add_course(ab_lib_course *course, int64_t step, const ab_lib_step *a
     course->layer_steps += (about->facts.flags & AMPPROBE_LAYERS_SHOWN) != 0;
 }
 
+/* ---- gradients without the scale ------------------------------------------------------------- */
+
+static bool carries_scale(const ab_lib_tensor *t) {
+    return t->slot == AMPPROBE_WEIGHT_GRADIENT || t->slot == AMPPROBE_ACTIVATION_GRADIENT;
+}
+
+/* Adds a step's counts, whose values carry `scale`. What would leave the histogram stays at its end. */
+static void add_unscaled(ab_lib_tensor *t, const ab_lib_pending *shown, double scale, int column) {
+    ab_lib_unscaled *u = &t->unscaled;
+    const ab_range_counts *c = &shown->counts;
+    if (!carries_scale(t) || !(scale > 0)) return;
+    const int octaves = (int)lround(log2(scale));
+    for (int row = c->low; row < c->high; row++) {
+        int to = row - octaves;
+        to = to < 0 ? 0 : to >= AB_CENSUS_EXPONENTS ? AB_CENSUS_EXPONENTS - 1 : to;
+        u->exponent[to] += c->exponent[row];
+    }
+    if (exp2(octaves) != scale) u->rounded += c->nonzero;
+    u->cut[column] += shown->nonfinite > 0 || c->nan + c->inf > 0;
+    if (c->max_abs > 0)
+        u->largest[column] = fmaxf(u->largest[column], (float)(log2(c->max_abs) - log2(scale)));
+}
+
 /* ---- a group --------------------------------------------------------------------------------- */
 
 static void add_scale_facts(ab_lib_group *g, const ampprobe_step_facts *f) {
+    g->step_scale = f->flags & AMPPROBE_HAS_SCALE ? f->scale_before : 1;
     if (!(f->flags & AMPPROBE_HAS_SCALE)) return;
     if (g->scaled++ == 0) g->first_scale = g->least_scale = g->largest_scale = f->scale_before;
     g->least_scale = fmin(g->least_scale, fmin(f->scale_before, f->scale_after));
@@ -126,6 +150,16 @@ static void add_group(ab_lib_group *g, const ab_lib_step *about) {
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
+/* ab_columns_halve_max fills with 0, which is a largest value here. */
+static void halve_unscaled(ab_lib_unscaled *u, int halvings) {
+    ab_columns_halve(u->cut, halvings);
+    for (; halvings > 0; halvings--) {
+        for (int i = 0; i < AB_COLUMNS / 2; i++)
+            u->largest[i] = fmaxf(u->largest[2 * i], u->largest[2 * i + 1]);
+        for (int i = AB_COLUMNS / 2; i < AB_COLUMNS; i++) u->largest[i] = -INFINITY;
+    }
+}
+
 /* Makes the columns of the axes that something was counted on ready for a step. */
 static void open_columns(ampprobe *p, int32_t axes, int64_t step) {
     for (int axis = 0; axis < AB_LIB_AXES; axis++) {
@@ -134,8 +168,11 @@ static void open_columns(ampprobe *p, int32_t axes, int64_t step) {
         if (!(axes >> axis & 1)) continue;
         p->course->probed[axis]++;
         (void)ab_columns_at(c, c->started && step < c->first ? c->first : step, &halvings);
-        for (int32_t i = 0; halvings > 0 && i < p->tensors; i++)
-            if (p->tensor[i]->axis == axis) ab_range_halve(&p->tensor[i]->history, halvings);
+        for (int32_t i = 0; halvings > 0 && i < p->tensors; i++) {
+            if (p->tensor[i]->axis != axis) continue;
+            ab_range_halve(&p->tensor[i]->history, halvings);
+            halve_unscaled(&p->tensor[i]->unscaled, halvings);
+        }
         for (int32_t i = 0; halvings > 0 && axis == AB_LIB_AFTER && i < p->ledgers; i++) {
             ab_columns_halve(p->ledger[i]->nonzero, halvings);
             ab_columns_halve(p->ledger[i]->lost, halvings);
@@ -170,7 +207,10 @@ void ab_lib_fold_tensor(ampprobe *p, int32_t tensor, int32_t group, const ab_lib
     if (shown->nonfinite > 0) {
         if (t->overflow_steps++ == 0) t->first_overflow = p->course->group[group].steps - 1;
     }
-    if (shown->counts.count > 0) ab_range_step(&t->history, &shown->counts, column_of(p, t->axis, group));
+    if (shown->counts.count == 0) return;
+    const int column = column_of(p, t->axis, group);
+    ab_range_step(&t->history, &shown->counts, column);
+    add_unscaled(t, shown, p->course->group[group].step_scale, column);
 }
 
 static void add_account(ab_lib_account *into, const ab_lib_account *from) {

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,6 +199,7 @@ ab_status ab_lib_tensor_of(ampprobe *p, int32_t thing, int32_t slot, int32_t *in
     tensor->slot = slot;
     tensor->axis = ab_lib_axis_of(slot);
     tensor->first_overflow = -1;
+    for (int i = 0; i < AB_COLUMNS; i++) tensor->unscaled.largest[i] = -INFINITY;
     *index = p->tensors;
     p->tensor[p->tensors] = tensor;
     p->pending[p->tensors++] = pending;

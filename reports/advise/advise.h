@@ -106,6 +106,24 @@ AB_MUST_CHECK ab_status ab_advise_make(const cJSON *document, const char *level,
 void ab_advise_print(const ab_advise *advise, const ab_advise_goal *goal, FILE *out);
 void ab_advise_json(const ab_advise *advise, const ab_advise_goal *goal, cJSON *object);
 
+/* ---- a loss scale that changed --------------------------------------------------------------- */
+
+/* A probe's record whose loss scale changed, and what is not exact in it. */
+typedef struct ab_advise_unscaled {
+    int scales;             /* runs of steps at one scale; 0: the scale never changed, nothing was done */
+    double least, largest;  /* scales */
+    double values, rounded; /* gradients; those at scales that are no power of two, moved by the nearest */
+    double cut;             /* columns, over all tensors, whose largest value is a lower bound */
+} ab_advise_unscaled;
+
+/* Puts a probe's gradients without the loss scale in place of the scaled ones, and a scale of 1, if the scale
+ * changed; `document` is for the advice only afterwards. AB_INPUT: unknown half format. */
+AB_MUST_CHECK ab_status ab_advise_unscale(cJSON *document, ab_advise_unscaled *about);
+
+/* What was done, as a line of text and as a key of `object`; nothing if nothing was. */
+void ab_advise_print_unscaled(const ab_advise_unscaled *about, FILE *out);
+void ab_advise_unscaled_json(const ab_advise_unscaled *about, cJSON *object);
+
 /* Fills advise->rule (advise_rules.c). */
 void ab_advise_rules(ab_advise *advise, const cJSON *level_cell);
 

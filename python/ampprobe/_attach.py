@@ -6,6 +6,7 @@ import os
 from typing import Any, Optional, Sequence
 
 from . import _abi, _describe, _patches
+from ._frameworks import Framework, adapter_of
 from ._probe import Probe
 
 
@@ -43,8 +44,11 @@ def _as_list(value: Any) -> list:
 
 
 def plain_optimizer(optimizer: Any) -> Any:
-    """The optimizer itself, out of accelerate's or Lightning's wrapper."""
+    """The optimizer itself, out of accelerate's or Lightning's wrapper; a framework's own in its adapter."""
     for _ in range(8):
+        adapter = adapter_of(optimizer)
+        if adapter is not None:
+            return adapter
         inner = getattr(optimizer, "optimizer", None)
         if inner is None or not hasattr(inner, "param_groups"):
             break
@@ -63,6 +67,9 @@ def _check_models(models: Sequence) -> None:
 def _check_optimizers(models: Sequence, optimizers: Sequence) -> None:
     held = {id(parameter) for model in models for _, parameter in model.named_parameters()}
     for optimizer in optimizers:
+        if isinstance(optimizer, Framework):
+            _check_adapter(held, optimizer)
+            continue
         kind = type(optimizer).__name__
         if not hasattr(optimizer, "param_groups") or not hasattr(optimizer, "register_step_pre_hook"):
             raise TypeError(f"ampprobe.attach: optimizer is {kind}, not a torch.optim.Optimizer")
@@ -72,6 +79,14 @@ def _check_optimizers(models: Sequence, optimizers: Sequence) -> None:
             raise ValueError(
                 f"ampprobe.attach: this {kind} is watched by another probe; close that one first"
             )
+
+
+def _check_adapter(held: set, adapter: Framework) -> None:
+    kind = f"{adapter.name}'s {type(adapter.optimizer).__name__}"
+    if not any(id(parameter) in held for parameter, _ in adapter.rows()):
+        raise ValueError(f"ampprobe.attach: the optimizer, {kind}, holds none of the model's parameters")
+    if _patches.watched(adapter.optimizer) is not None:
+        raise ValueError(f"ampprobe.attach: {kind} is watched by another probe; close that one first")
 
 
 def _check_scaler(scaler: Any) -> None:
@@ -89,9 +104,12 @@ def _config(models: Sequence, optimizers: Sequence, scaler: Any, options: dict) 
         "rank": rank,
         "world": world,
         **_describe.framework(),
-        "groups": [_describe.optimizer_facts(optimizer) for optimizer in optimizers],
+        "groups": [
+            _describe.optimizer_facts(o.plain() if isinstance(o, Framework) else o) for o in optimizers
+        ],
         "about": {
-            "modules": {key: kind for model in models for key, kind in _describe.module_tree(model).items()}
+            "modules": {key: kind for model in models for key, kind in _describe.module_tree(model).items()},
+            **{o.name: o.version() for o in optimizers if isinstance(o, Framework)},
         },
     }
     if options["every"]:

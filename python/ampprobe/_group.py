@@ -71,6 +71,26 @@ class Group:
         self.total_norm: Any = None
         self.updating = False
 
+    def watch(self) -> list:
+        """Puts hooks on the optimizer's step; gives their handles."""
+
+        def before_step(optimizer: Any, args: tuple, kwargs: dict) -> Any:
+            return self.before_optimizer_step(optimizer, args, kwargs)
+
+        def after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
+            self.after_optimizer_step()
+
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            before_step = torch.compiler.disable(before_step)
+            after_step = torch.compiler.disable(after_step)
+        optimizer = self.optimizer()
+        return [optimizer.register_step_pre_hook(before_step), optimizer.register_step_post_hook(after_step)]
+
+    def loss_divisor(self) -> float:
+        """The loss that is differentiated is this many times the loss, where no GradScaler scaled it."""
+        return 1.0
+
     # -- parameters ----------------------------------------------------------------------------------
 
     def refresh(self) -> None:

@@ -116,13 +116,18 @@ def _replace(owner: Any, name: str, wrapper: Callable) -> None:
 
 
 def patch_scaler_class(cls: type) -> None:
-    """Patches a scaler's class and those bases of it that define one of the four methods themselves."""
+    """Patches a scaler's four methods."""
+    patch_class(cls, _SCALER_METHODS)
+
+
+def patch_class(cls: type, methods: dict[str, Callable]) -> None:
+    """Patches a class and those bases of it that define one of the methods themselves."""
     with _lock:
         for owner in cls.__mro__:
             if owner in _patched_classes or owner is object:
                 continue
             _patched_classes.add(owner)
-            for name, wrapper in _SCALER_METHODS.items():
+            for name, wrapper in methods.items():
                 if callable(owner.__dict__.get(name)):
                     _replace(owner, name, wrapper)
 

@@ -12,6 +12,8 @@ from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
 from . import _abi, _describe, _facts, _layers, _layout, _patches, _replay
+from ._foreign import ForeignGroup
+from ._frameworks import Framework
 from ._group import Group, guarded, loss_value
 
 
@@ -53,7 +55,15 @@ class Probe:
         self._names = _describe.parameter_names(models, optimizers)
         self.layers = _layers.Layers(self)
         self.finder = _facts.Finder(self)
-        self.groups = [Group(self, index, optimizer) for index, optimizer in enumerate(optimizers)]
+        self.groups = [
+            (
+                ForeignGroup(self, index, optimizer)
+                if isinstance(optimizer, Framework)
+                else Group(self, index, optimizer)
+            )
+            for index, optimizer in enumerate(optimizers)
+        ]
+        optimizers = [group.optimizer() for group in self.groups]
         try:
             _patches.register(self)
             for group, optimizer in zip(self.groups, optimizers):
@@ -74,19 +84,7 @@ class Probe:
         _patches.watch(group, optimizer)
         group.refresh()
         group.plan = self.record.plan(0)
-
-        def before_step(optimizer: Any, args: tuple, kwargs: dict) -> Any:
-            return group.before_optimizer_step(optimizer, args, kwargs)
-
-        def after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
-            group.after_optimizer_step()
-
-        torch = sys.modules.get("torch")
-        if torch is not None:
-            before_step = torch.compiler.disable(before_step)
-            after_step = torch.compiler.disable(after_step)
-        self._handles.append(optimizer.register_step_pre_hook(before_step))
-        self._handles.append(optimizer.register_step_post_hook(after_step))
+        self._handles += group.watch()
         if group.index == 0:
             self.begin_step(0, group.plan)
 
@@ -94,7 +92,7 @@ class Probe:
         """The name of a parameter in the record."""
         return self._names.get(id(parameter), ("a parameter", None))[0]
 
-    def describe_parameters(self, parameters: list, group: int) -> list[int]:
+    def describe_parameters(self, parameters: list, group: int, shapes: Optional[list] = None) -> list[int]:
         """Numbers of an optimizer's parameters, described to the library."""
         things = []
         for index, parameter in enumerate(parameters):
@@ -104,7 +102,7 @@ class Probe:
                     "name": name,
                     "type": kind,
                     "dtype": _layout.dtype_code(parameter.dtype),
-                    "shape": tuple(getattr(parameter, "shape", ())),
+                    "shape": shapes[index] if shapes else tuple(getattr(parameter, "shape", ())),
                     "group": group,
                     "flags": _abi.PARAMETER,
                 }
@@ -142,7 +140,8 @@ class Probe:
         if self._awaits_backward:
             self._awaits_backward -= 1
         else:
-            self._add_loss(loss_value(tensors))
+            value = loss_value(tensors)
+            self._add_loss(None if value is None else value / self.groups[0].loss_divisor())
             self._look_at_loss(tensors)
         if not self._loss_frozen:
             self.micro_batches += 1

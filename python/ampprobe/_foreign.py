@@ -1,0 +1,87 @@
+"""An optimizer that is not torch's: its class's step is patched, an adapter of _frameworks says the rest."""
+
+from __future__ import annotations
+
+import functools
+from time import perf_counter
+from typing import Any
+
+from . import _abi, _patches
+from ._frameworks import Framework
+from ._group import Group, guarded
+
+
+class ForeignGroup(Group):
+    """What the probe knows of an optimizer of _frameworks."""
+
+    def __init__(self, probe: Any, index: int, adapter: Framework):
+        super().__init__(probe, index, adapter.optimizer)
+        self.adapter = adapter
+
+    def watch(self) -> list:
+        """Patches the class's step; there are no hooks to remove."""
+        _patches.patch_class(type(self.adapter.optimizer), {"step": _wrap_step})
+        return []
+
+    def refresh(self) -> None:
+        """Follows the optimizer's lists of parameters."""
+        found = [parameter for parameter, _ in self.adapter.rows()]
+        if [id(p) for p in found] == [id(p) for p in self.parameters]:
+            return
+        self.parameters = found
+        shapes = [self.adapter.shape(parameter) for parameter in found]
+        self.ids = self.probe.describe_parameters(found, self.index, shapes)
+        self.table = _abi.gradient_table(self.ids)
+        _patches.watch_parameters(self, found)
+
+    def _gather(self) -> list:
+        keep = []
+        for index, (_, gradient) in enumerate(self.adapter.rows()):
+            if gradient is None:
+                self.table.clear(index)
+            else:
+                keep.append(self._put(self.table, index, gradient))
+        return keep
+
+    def loss_divisor(self) -> float:
+        """The loss that is differentiated is this many times the loss."""
+        return self.adapter.loss_factor()
+
+    @guarded
+    def before_step(self) -> None:
+        """At the entry of the optimizer's step."""
+        self.inside = True
+        self.plan &= _abi.PLAN_LAYERS | _abi.PLAN_GRADIENTS
+        self.scale = self.adapter.scale()
+        self._count()
+
+    @guarded
+    def after_step(self, result: Any) -> None:
+        """The optimizer's step has returned."""
+        self.inside = False
+        skipped = self.adapter.skipped(result)
+        self.stepped = not skipped
+        if skipped is not None:
+            self.found_inf = int(skipped)
+        started = perf_counter()
+        scale = self.adapter.scale()
+        self.probe.spent += perf_counter() - started
+        self.finish(scale)
+
+
+def _wrap_step(original: Any) -> Any:
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        group = _patches.group_of(self)
+        if not isinstance(group, ForeignGroup) or group.inside:
+            return original(self, *args, **kwargs)
+        group.before_step()
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException:
+            group.scaler_step_raised()
+            raise
+        group.after_step(result)
+        return result
+
+    return step

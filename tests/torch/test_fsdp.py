@@ -1,0 +1,78 @@
+"""FSDP2 on two processes: every rank records its shard of the gradients, and training is the same."""
+
+import os
+import unittest
+
+import ranks
+
+PROGRAM = """
+from collections import Counter
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from test_record import exponents
+
+def train(probed, half):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+    policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mp_policy=policy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**26, growth_interval=3, enabled=half is torch.float16)
+    probe = None
+    if probed:
+        probe = ampprobe.attach(model, optimizer, scaler=scaler, out=f"{half}.json".split(".", 1)[1], every=1)
+    losses, skips, seen = [], [], {}
+    for step in range(10):
+        optimizer.zero_grad()
+        x, y = batch(step * 2 + rank)
+        loss = torch.nn.functional.cross_entropy(model(x.to(half)).float(), y % 3)
+        scaler.scale(loss).backward()
+        for name, parameter in model.named_parameters():
+            local = parameter.grad.to_local()
+            found = seen.setdefault(name, Counter())
+            found.update({str(k): v for k, v in exponents(local.clone()).items()})
+        found = [p.grad.full_tensor().isfinite().all() for p in model.parameters()]
+        skips.append(int(not all(found)))
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    if probe:
+        probe.close()
+        assert probe.reason is None, probe.reason
+    weights = [p.full_tensor().double().sum().item() for p in model.parameters()]
+    return {"losses": losses, "weights": weights, "skips": skips, "seen": seen}
+
+result = {}
+for half in (torch.float16, torch.bfloat16):
+    plain, probed = train(False, half), train(True, half)
+    result[str(half)] = {**probed, "same": plain == probed}
+"""
+
+
+@unittest.skipUnless(
+    os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set: libampprobe was not built"
+)
+class Fsdp2(unittest.TestCase):
+    def test_two_ranks(self):
+        results, documents = ranks.run(PROGRAM)
+        for rank, result in enumerate(results):
+            for half in ("float16", "bfloat16"):
+                found, document = result[f"torch.{half}"], documents[f"{half}.rank{rank}.json"]
+                self.assertTrue(found["same"])
+                cell = document["cells"][0]
+                self.assertEqual([float(x) for x in cell["loss"]], found["losses"])
+                self.assertEqual(cell["skipped_steps"], [i for i, skip in enumerate(found["skips"]) if skip])
+                rows = {t["name"]: t for t in cell["probes"]["tensors"] if t["kind"] == "weight_gradient"}
+                for name, counts in found["seen"].items():
+                    first = rows[name + ".grad"]["exponents"]["first"]
+                    shown = {
+                        str(first + i): n
+                        for i, n in enumerate(rows[name + ".grad"]["exponents"]["counts"])
+                        if n
+                    }
+                    self.assertEqual(shown, counts)
+        self.assertIn(1, results[0]["torch.float16"]["skips"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -5,6 +5,7 @@
 #include "kernels/core/log.h"
 #include "kernels/core/show.h"
 #include "kernels/files/lock.h"
+#include "reports/record/ranks.h"
 #include "reports/record/result.h"
 
 #include <stdbool.h>
@@ -14,12 +15,15 @@
 
 /* The parsed command line; texts are borrowed from argv. */
 typedef struct request {
-    const char *document, *format, *csv, *markdown, *html, *junit, *plots, *color;
+    char **documents; /* of the ranks of one run, or one */
+    int count;
+    const char *format, *csv, *markdown, *html, *junit, *plots, *color;
 } request;
 
 static void print_help(void) {
-    puts("usage: ampbench report RESULT.json [OPTION]...\n\n"
-         "Prints the table of a result document; writes it in other forms; draws its plots.\n\n"
+    puts("usage: ampbench report RESULT.json... [OPTION]...\n\n"
+         "Prints the table of a result document; writes it in other forms; draws its plots.\n"
+         "Several documents are the records of ampprobe of the ranks of one run: counts are added up.\n\n"
          "  --format FORMAT   what goes to stdout (default table):");
     for (int i = 0; i < ab_report_count(); i++)
         ab_print(stdout, "                      %-10s%s\n", ab_report_at(i)->name, ab_report_at(i)->text);
@@ -46,14 +50,11 @@ static ab_status parse(int argc, char **argv, request *r) {
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1]) {
             AB_TRY(ab_take_option(&list, argc, argv, &i));
-        } else if (r->document) {
-            return ab_fail(AB_USAGE, "report: expected one result document, found '%s' and '%s'", r->document,
-                           argv[i]);
         } else {
-            r->document = argv[i];
+            r->documents[r->count++] = argv[i]; /* to the front of argv, which was read already */
         }
     }
-    if (!r->document)
+    if (!r->count)
         return ab_fail(AB_USAGE, "report: expected a result document (see `ampbench report --help`)");
     return AB_OK;
 }
@@ -86,10 +87,23 @@ static ab_status draw_plots(const cJSON *document, const char *folder) {
     return AB_OK;
 }
 
+/* The document, or those of all ranks as one. */
+static ab_status load(const request *r, cJSON **document) {
+    AB_TRY(ab_result_load(r->documents[0], document));
+    for (int i = 1; i < r->count; i++) {
+        cJSON *other = NULL;
+        AB_TRY(ab_result_load(r->documents[i], &other));
+        const ab_status status = ab_result_add_rank(*document, r->documents[0], i, other, r->documents[i]);
+        cJSON_Delete(other);
+        AB_TRY(status);
+    }
+    return AB_OK;
+}
+
 static ab_status print_report(const request *r, const ab_report *format, int color) {
     cJSON *document = NULL;
     ab_status status;
-    AB_TRY_GOTO(ab_result_load(r->document, &document));
+    AB_TRY_GOTO(load(r, &document));
     AB_TRY_GOTO(ab_result_summarise(document));
     AB_TRY_GOTO(format->write(document, stdout, color));
     if (r->csv) AB_TRY_GOTO(ab_report_to_file("csv", r->csv, document));
@@ -103,7 +117,7 @@ out:
 }
 
 ab_status ab_cmd_report(int argc, char **argv) {
-    request r = {.format = "table", .color = "auto"};
+    request r = {.documents = argv + 1, .format = "table", .color = "auto"};
     const ab_report *format;
     int color = 0;
     for (int i = 1; i < argc; i++)

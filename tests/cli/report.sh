@@ -140,7 +140,7 @@ errors() (
     expect 2 'did you mean csv' --format cvs "$result"
     expect 2 '--format expects a value' "$result" --format
     expect 2 'auto, always or never' --color blue "$result"
-    expect 2 'expected one result document' "$result" "$result"
+    expect 2 'expected the record of one rank of a distributed run' "$result" "$result"
 
     head -c 2000 "$result" > cut.json
     expect 2 'cut.json: line' cut.json

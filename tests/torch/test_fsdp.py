@@ -1,6 +1,9 @@
 """FSDP2 on two processes: every rank records its shard of the gradients, and training is the same."""
 
+import json
 import os
+import subprocess
+import tempfile
 import unittest
 
 import ranks
@@ -72,6 +75,23 @@ class Fsdp2(unittest.TestCase):
                     }
                     self.assertEqual(shown, counts)
         self.assertIn(1, results[0]["torch.float16"]["skips"])
+        self.merge(documents)
+
+    def merge(self, documents):
+        """ampbench report reads the ranks' records as one."""
+        program = os.environ.get("AMPBENCH")
+        if not program:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, f"{rank}.json") for rank in range(2)]
+            for rank, path in enumerate(paths):
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump(documents[f"float16.rank{rank}.json"], file)
+            for arguments, status in ((paths, 0), ([paths[0], paths[0]], 2)):
+                run = subprocess.run(
+                    [program, "report", *arguments], capture_output=True, text=True, check=False
+                )
+                self.assertEqual(run.returncode, status, run.stderr)
 
 
 if __name__ == "__main__":

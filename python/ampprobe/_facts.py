@@ -31,7 +31,7 @@ class Finder:
 
     def attached(self, optimizers: Any) -> None:
         """Whether the optimizers come from a checkpoint."""
-        steps = [_steps_of(state) for optimizer in optimizers for state in optimizer.state.values()]
+        steps = [_steps_of(state) for optimizer in optimizers for _, state in optimizer.state.items()]
         if steps and max(steps) > 0:
             self._tell("resumed_steps", max(steps))
 

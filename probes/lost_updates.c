@@ -47,6 +47,13 @@ enum {
 enum { LARGE = 8192, LARGE_STRIDE = 8 };
 enum { RATIO_BASE = (127 - RATIO_OCTAVES / 2) << RATIO_BITS };
 
+/* Histogram of |weight| / |update| by octave, of updates and of lost ones. */
+enum { SIZES = 96, SIZE_FIRST = -32 };
+
+typedef struct sizes {
+    int64_t counts[SIZES], lost[SIZES];
+} sizes;
+
 typedef struct ledger {
     account cause[CAUSES];
     unsigned causes;
@@ -56,6 +63,7 @@ typedef struct ledger {
     int64_t first_block;   /* index into the state's blocks */
     int64_t ratio[RATIOS]; /* of the last probed step that had updates */
     double lr;             /* of that step */
+    sizes size;            /* of all probed steps */
 } ledger;
 
 typedef struct lost_updates {
@@ -63,6 +71,7 @@ typedef struct lost_updates {
     ledger *param;          /* [params] */
     block_sums *block;      /* all parameters' blocks */
     uint32_t *thread_ratio; /* [params][threads][RATIOS], of the current step */
+    sizes *thread_size;     /* [params][threads], of the current step */
     ab_columns columns;
     int64_t steps;
 } lost_updates;
@@ -73,6 +82,7 @@ static void destroy(void *state) {
     free(l->param);
     free(l->block);
     free(l->thread_ratio);
+    free(l->thread_size);
     free(l);
 }
 
@@ -88,6 +98,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     l->columns.every = setup->every;
     l->param = calloc(params + 1, sizeof *l->param);
     l->thread_ratio = calloc(params * (size_t)setup->threads * RATIOS + 1, sizeof *l->thread_ratio);
+    l->thread_size = calloc(params * (size_t)setup->threads + 1, sizeof *l->thread_size);
     for (size_t p = 0; p < params && l->param; p++) {
         l->param[p].stopped_since = -1;
         l->param[p].lr = setup->optimizer.lr;
@@ -95,7 +106,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
         blocks += (size_t)block_count(&setup->param[p]);
     }
     l->block = calloc(blocks + 1, sizeof *l->block);
-    if (!l->param || !l->block || !l->thread_ratio) {
+    if (!l->param || !l->block || !l->thread_ratio || !l->thread_size) {
         destroy(l);
         return ab_fail(AB_NO_MEMORY, "probe lost_updates: out of memory for %d parameters", setup->params);
     }
@@ -205,6 +216,21 @@ static void count_ratios(const ab_format *format, const double *change, const fl
     }
 }
 
+/* The octave of |weight| / |update|, of every `stride`-th element. */
+static void count_sizes(const double *change, const float *before, const float *stored, int64_t n,
+                        int64_t stride, sizes *size) {
+    for (int64_t i = 0; i < n; i += stride) {
+        if (change[i] == 0 || before[i] == 0) continue;
+        const double ratio = fabs((double)before[i] / change[i]);
+        uint64_t bits;
+        memcpy(&bits, &ratio, sizeof bits);
+        int bin = (int)(bits >> 52) - 1023 - SIZE_FIRST;
+        bin = bin < 0 ? 0 : bin < SIZES ? bin : SIZES - 1;
+        size->counts[bin]++;
+        size->lost[bin] += stored[i] == before[i];
+    }
+}
+
 /* Returns `part` if all values are finite; else a copy in `room` with non-finite values replaced by 0. */
 static const double *finite_part(const double *part, int64_t n, double *room) {
     if (energy_of(part, n) <= DBL_MAX) return part;
@@ -226,6 +252,7 @@ static void update(void *state, const ab_update_block *block) {
     int place = block->param * l->setup.threads + block->thread;
     int64_t stride = l->setup.param[block->param].count < LARGE ? 1 : LARGE_STRIDE;
     count_ratios(format, change, block->before, n, stride, l->thread_ratio + (size_t)place * RATIOS);
+    count_sizes(change, block->before, block->stored, n, stride, &l->thread_size[place]);
     for (int t = 0; t < AB_TERM_COUNT; t++) {
         if (!block->term[t]) continue;
         const double *part = finite_part(block->term[t], n, room);
@@ -269,6 +296,18 @@ static void reduce_ratios(lost_updates *l, int p) {
     memset(thread - (size_t)l->setup.threads * RATIOS, 0, (size_t)l->setup.threads * RATIOS * sizeof *thread);
 }
 
+static void reduce_sizes(lost_updates *l, int p) {
+    sizes *all = &l->param[p].size;
+    for (int i = 0; i < l->setup.threads; i++) {
+        sizes *one = &l->thread_size[p * l->setup.threads + i];
+        for (int bin = 0; bin < SIZES; bin++) {
+            all->counts[bin] += one->counts[bin];
+            all->lost[bin] += one->lost[bin];
+        }
+        *one = (sizes){{0}, {0}};
+    }
+}
+
 static bool has_stopped(const account *step) {
     return step->nonzero > 0 && (double)step->lost >= stopped_share * (double)step->nonzero;
 }
@@ -282,6 +321,7 @@ static void step_end(void *state, int64_t step) {
         ab_columns_halve(own->nonzero, halvings);
         ab_columns_halve(own->lost, halvings);
         account sums = reduce_blocks(l, p);
+        reduce_sizes(l, p);
         if (sums.nonzero == 0) continue; /* a skipped step has no updates */
         reduce_ratios(l, p);
         own->nonzero[column] += sums.nonzero;
@@ -335,6 +375,18 @@ static void report_freeze(const ledger *own, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
+/* From the first to the last octave that has any. */
+static void report_sizes(const sizes *size, ab_probe_sink *sink) {
+    int first = 0, end = SIZES;
+    while (first < end && size->counts[first] == 0) first++;
+    while (end > first && size->counts[end - 1] == 0) end--;
+    sink->begin_object(sink, "sizes");
+    sink->integer(sink, "first", first + SIZE_FIRST);
+    sink->integers(sink, "counts", size->counts + first, end - first);
+    sink->integers(sink, "lost", size->lost + first, end - first);
+    sink->end(sink);
+}
+
 static void report_param(const lost_updates *l, int p, ab_probe_sink *sink) {
     const ab_probe_param *about = &l->setup.param[p];
     const ledger *own = &l->param[p];
@@ -355,6 +407,7 @@ static void report_param(const lost_updates *l, int p, ab_probe_sink *sink) {
     sink->integers(sink, "nonzero", own->nonzero, l->columns.count);
     sink->integers(sink, "lost", own->lost, l->columns.count);
     sink->end(sink);
+    report_sizes(&own->size, sink);
     sink->end(sink);
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
 #include "reports/render/format_ranges.h"
+#include "reports/render/format_swallow.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -14,11 +15,15 @@
 
 static const char usage[] =
     "usage: ampbench formats [NAME...] [--json FILE]\n"
+    "       ampbench formats --swallow FORMAT\n"
     "       ampbench formats --prove FORMAT,MODE[,FLAG...] [--every-level] [--json FILE]\n"
     "\n"
     "Prints the ranges of the formats called NAME (fp16, e4m3, e6m9, nvfp4, ...), or of all that have a "
     "name.\n"
     "\n"
+    "  --swallow FORMAT     when adding an update to a weight stored in FORMAT changes nothing: the rule, "
+    "and\n"
+    "                       numbers worked out with it\n"
     "  --prove FORMAT,MODE  convert all 2^32 fp32 values to FORMAT and compare each result with one found\n"
     "                       in another way, and with the CPU's own instruction where it has one. MODE is\n"
     "                       rne (nearest, ties to even), rna (ties away), rz (toward zero), ru (up) or\n"
@@ -42,6 +47,7 @@ typedef struct request {
     proof_request proof[MAX_NAMES];
     int proofs;
     const char *json;
+    const ab_format *swallow;
     bool every_level, help;
 } request;
 
@@ -116,8 +122,13 @@ static ab_status add_proof(request *r, const char *text) {
     return parse_proof(text, &r->proof[r->proofs++]);
 }
 
+static ab_status find_swallow(request *r, const char *name) {
+    if (ab_format_find(name, &r->swallow) == AB_OK) return AB_OK;
+    return ab_fail_prefix(AB_USAGE, "--swallow");
+}
+
 static ab_status parse(int argc, char **argv, request *r) {
-    static const char *const options[] = {"--prove", "--every-level", "--json", "--help"};
+    static const char *const options[] = {"--prove", "--every-level", "--json", "--swallow", "--help"};
     for (int i = 1; i < argc; i++) {
         const char *value = "";
         if (ab_is_help(argv[i]))
@@ -126,6 +137,8 @@ static ab_status parse(int argc, char **argv, request *r) {
             r->every_level = true;
         else if (ab_is_option("--prove", argc, argv, &i, &value))
             AB_TRY(add_proof(r, value));
+        else if (ab_is_option("--swallow", argc, argv, &i, &value))
+            AB_TRY(find_swallow(r, value));
         else if (ab_is_option("--json", argc, argv, &i, &value))
             r->json = value;
         else if (argv[i][0] == '-')
@@ -134,6 +147,8 @@ static ab_status parse(int argc, char **argv, request *r) {
             AB_TRY(add_format(r, argv[i]));
     }
     if (r->json != NULL && r->json[0] == '\0') return ab_fail(AB_USAGE, "--json: expected a file name or -");
+    if (r->swallow && (r->formats + r->blocks + r->proofs > 0 || r->json))
+        return ab_fail(AB_USAGE, "formats: --swallow stands alone");
     if (r->formats + r->blocks > 0 && r->proofs > 0)
         return ab_fail(AB_USAGE, "formats: expected names or --prove, found both");
     if (r->formats + r->blocks + r->proofs == 0) {
@@ -206,6 +221,10 @@ ab_status ab_cmd_formats(int argc, char **argv) {
     AB_TRY(parse(argc, argv, &r));
     if (r.help) {
         fputs(usage, stdout);
+        return AB_OK;
+    }
+    if (r.swallow) {
+        ab_format_swallow_print(stdout, r.swallow);
         return AB_OK;
     }
     if (r.json != NULL) return write_json(&r);

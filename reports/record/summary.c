@@ -10,7 +10,8 @@
  *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
  *                   nothing
  *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all tensors if none was
- *   subnormal_slowdown  see subnormals.h; there only if steps with subnormal operands are slower
+ *   lost_share      non-zero weight updates that the stored weight did not take, over all of them; probed
+ * steps subnormal_slowdown  see subnormals.h; there only if steps with subnormal operands are slower
  *   certificate     see certify() */
 #include "reports/record/summary.h"
 
@@ -47,7 +48,7 @@ typedef struct facts {
     const cJSON *cell;
     const struct facts *baseline; /* NULL: none; an O0 cell is its own */
     figure loss_final, loss_gap, step_time, step_time_low, step_time_high, rate, rate_ratio, peak, peak_ratio;
-    figure skipped_share, flushed_share, overflowed, worst_share;
+    figure skipped_share, flushed_share, overflowed, worst_share, lost_share;
     const char *worst_layer; /* borrowed from the document */
     bool flushed_modelled;
     reasons failed;            /* of the certificate */
@@ -246,6 +247,16 @@ static void count_casts(facts *f) {
     find_worst_layer(f, tensors);
 }
 
+static void count_updates(facts *f) {
+    const cJSON *param;
+    double nonzero = 0, lost = 0;
+    cJSON_ArrayForEach(param, ab_json_at(f->cell, "probes.lost_updates")) {
+        nonzero += ab_json_number(param, "update.nonzero", 0);
+        lost += ab_json_number(param, "update.lost", 0);
+    }
+    f->lost_share = nonzero > 0 ? known(lost / nonzero) : unknown("no update was probed");
+}
+
 /* ---- comparing with O0 ----------------------------------------------------------------------- */
 
 static bool is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
@@ -353,7 +364,8 @@ static cJSON *summary_object(facts *f) {
                 {"skipped_share", &f->skipped_share},
                 {"flushed_share", &f->flushed_share},
                 {"overflowed", &f->overflowed},
-                {"worst_layer_flushed_share", &f->worst_share}};
+                {"worst_layer_flushed_share", &f->worst_share},
+                {"lost_share", &f->lost_share}};
     builder b = {cJSON_CreateObject(), false};
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) put_figure(&b, rows[i].key, rows[i].figure);
     put(&b, "flushed_modelled", cJSON_CreateBool(f->flushed_modelled));
@@ -397,6 +409,7 @@ static ab_status measure(const cJSON *document, facts *f) {
     f->peak = number_at(f->cell, "memory_bytes.total");
     f->skipped_share = skipped_share(f->cell);
     count_casts(f);
+    count_updates(f);
     return ab_subnormal_slowdown(f->cell, &f->subnormal_slowdown);
 }
 

@@ -165,6 +165,10 @@ static void write_worst(const cJSON *cell, ab_grid_text *out) {
     parenthesise(cell, out);
 }
 
+static void write_lost(const cJSON *cell, ab_grid_text *out) {
+    ab_text_percent(out->text, figure(cell, "lost_share"));
+}
+
 typedef struct rule {
     ab_grid_column look;
     bool label;
@@ -189,6 +193,7 @@ static const rule rules[] = {
     {{{"steps", "skipped"}, "skipped steps", false}, false, NULL, write_skipped},
     {{{"flushed", "%"}, "flushed %", false}, false, NULL, write_flushed},
     {{{"over-", "flowed"}, "overflowed", false}, false, NULL, write_overflowed},
+    {{{"lost", "%"}, "lost updates %", false}, false, NULL, write_lost},
     {{{"worst", "layer %"}, "worst layer %", true}, false, NULL, write_worst},
 };
 
@@ -556,6 +561,9 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
         "became 0",
         "overflowed: values among them beyond the half format's range; worst layer: the one with the largest "
         "flushed share",
+        "lost: of the non-zero weight updates, the share that storing the weight swallowed (`ampbench "
+        "formats "
+        "--swallow`)",
         "( ): modelled: nothing is cast in this cell; what a cast to the half format would have done",
     };
     char floor[AB_TEXT_NUMBER], text[160];

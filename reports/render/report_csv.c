@@ -67,6 +67,7 @@ static const column columns[] = {
     {"summary.worst_layer_flushed_share", NULL, false},
     {"summary.certificate.passed", "certificate_passed", false},
     {"summary.certificate.reasons", "certificate_reasons", false},
+    {"summary.lost_share", NULL, false},
     {"label", NULL, false}, /* of every cell: ab_cell_label */
 };
 

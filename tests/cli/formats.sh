@@ -41,3 +41,18 @@ rejects 'at most 24 significand' --prove fp64,rne
 rejects 'mode sr' --prove fp16,sr
 rejects 'cannot write' --json /nonexistent/formats.json
 rejects 'file name' --json
+
+# Which updates a stored weight swallows: the neighbours of 1 are 2^-10 away in fp16 and 2^-7 in bf16.
+swallows() { # FORMAT TEXT
+    local text
+    text=$("$AMPBENCH" formats --swallow "$1") || fail "formats --swallow $1 exits $?"
+    case "$text" in *"$2"*) ;; *) fail "formats --swallow $1: expected \"$2\" in: $text" ;; esac
+}
+swallows fp16 '|w|/|dw| below 2^11: never swallowed'
+swallows fp16 '1            0.0009765625 0.0004882813   2^11 '
+swallows fp16 '100 + 0.03125 = 100'
+swallows bf16 '|w|/|dw| below 2^8: never swallowed'
+swallows bf16 '1            0.0078125    0.00390625     2^8 '
+swallows fp32 'from 2^25 on: always swallowed'
+rejects 'unknown format' --swallow fp33
+rejects 'stands alone' --swallow fp16 bf16

@@ -527,6 +527,45 @@ static void updates_that_are_not_finite_are_left_out(void **state) {
     ledger()->destroy(probe);
 }
 
+/* By the format's spacing alone: fp16 keeps 11 bits, so no update below |w| / |dw| = 2^11 is lost, and every
+ * one from 2^12 on. The weights are normal numbers. */
+static void an_update_is_lost_where_the_format_says_so(void **state) {
+    (void)state;
+    ab_net *net = pt_net(pt_ops);
+    static const double rates[] = {1e-1, 1e-3, 1e-5};
+    double below = 0, between = 0, above = 0;
+    for (size_t k = 0; k < sizeof rates / sizeof *rates; k++) {
+        ab_cell_config config = pt_config(net, "O3", &ab_format_fp16, "sgd", "loss_scale=16");
+        config.optim.lr = rates[k];
+        ab_cell *cell = pt_cell(&config);
+        pt_probing p;
+        int index = -1;
+        assert_int_equal(ab_probe_find("lost_updates", &index), AB_OK);
+        pt_start(&p, (uint64_t)1 << index, cell, &config, &ab_format_fp16);
+        for (int i = 0; i < 4; i++) pt_step(&p, cell);
+        cJSON *report = pt_set_report(&p);
+        const cJSON *param;
+        cJSON_ArrayForEach(param, pt_get(report, "lost_updates")) {
+            const cJSON *sizes = pt_get(param, "sizes"), *counts = pt_get(sizes, "counts");
+            for (int i = 0; i < cJSON_GetArraySize(counts); i++) {
+                const double all = cJSON_GetArrayItem(counts, i)->valuedouble;
+                const double lost = cJSON_GetArrayItem(pt_get(sizes, "lost"), i)->valuedouble;
+                const int64_t octave = pt_integer(sizes, "first") + i;
+                if (octave < 11) assert_true(lost == 0);
+                if (octave >= 12) assert_true(lost == all);
+                below += octave < 11 ? all : 0;
+                between += octave == 11 ? lost : 0;
+                above += octave >= 12 ? all : 0;
+            }
+        }
+        cJSON_Delete(report);
+        ab_probe_set_destroy(p.set);
+        ab_cell_destroy(cell);
+    }
+    assert_true(below > 0 && between > 0 && above > 0);
+    ab_net_free(net);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_update_of_a_cell_is_in_the_books),
@@ -537,6 +576,7 @@ int main(void) {
         cmocka_unit_test(a_parameter_that_stops_is_named_with_the_step),
         cmocka_unit_test(the_order_of_blocks_and_lanes_changes_no_bit),
         cmocka_unit_test(updates_that_are_not_finite_are_left_out),
+        cmocka_unit_test(an_update_is_lost_where_the_format_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

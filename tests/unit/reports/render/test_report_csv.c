@@ -169,7 +169,7 @@ static void test_every_row_has_the_columns_of_the_heading(void **state) {
             if (rows++ == 0) columns = bars(line);
             if (bars(line) != columns) fail_msg("%d bars instead of %d: %s", bars(line), columns, line);
         }
-        assert_int_equal(columns, 14);
+        assert_int_equal(columns, 15);
         assert_int_equal(rows, 2 + cJSON_GetArraySize(cJSON_GetObjectItem(document, "cells")));
         free(text);
         cJSON_Delete(document);

@@ -1,6 +1,7 @@
 /* The table for people: every number in it follows from the raw record, it fits a terminal, and no string of
  * a document gets through as anything but text. */
 #define _POSIX_C_SOURCE 200809L
+#include "reports/record/result.h"
 #include "reports/record/text.h"
 #include "support/recompute.h"
 #include "support/report_text.h"
@@ -65,7 +66,7 @@ static void expect_row(const cJSON *document, const cJSON *cell, const char *lin
     bool all = nothing_cast(cell), good = expected_pass(document, cell);
     double bytes = number_of(member(cell, "memory_bytes"), "total");
     const cJSON *o0 = plain_o0(document);
-    assert_int_equal(split(line, field), 13);
+    assert_int_equal(split(line, field), 14);
     assert_int_equal(strncmp(field[0], text_of(cell, "level"), 2), 0);
     expect_field("final loss", field[2], expected_loss(document, cell));
     expect_field("gap", field[3], expected_gap(document, cell));
@@ -85,9 +86,10 @@ static void expect_row(const cJSON *document, const cJSON *cell, const char *lin
     expect_field("overflowed", field[11], count_of(cell, "overflowed", NULL, all));
     assert_int_equal(field[10][0] == '(', all);
     if (expected_worst(cell) > 0)
-        expect_field("worst layer", strrchr(field[12], ' ') + 1, 100 * expected_worst(cell));
+        expect_field("worst layer", strrchr(field[13], ' ') + 1, 100 * expected_worst(cell));
     else
-        assert_string_equal(field[12], "-");
+        assert_string_equal(field[13], "-");
+    assert_string_equal(field[12], "-"); /* no update was probed */
 }
 
 static void test_every_number_follows_from_the_raw_record(void **state) {
@@ -151,12 +153,12 @@ static void test_columns_that_tell_cells_apart_appear_only_then(void **state) {
     (void)state;
     cJSON *document = ab_test_fixture("lenet5"), *cells = member(document, "cells");
     char *table = ab_test_report(document, "table", 0);
-    assert_null(strstr(table, "  half  "));
+    assert_null(strstr(table, " half scale"));
     free(table);
     cJSON_ReplaceItemInObject(cells->child->next->next, "half_format", cJSON_CreateString("bf16"));
     table = ab_test_report(document, "table", 0);
-    assert_non_null(strstr(table, "  half  "));
-    assert_non_null(strstr(table, "O1      bf16"));
+    assert_non_null(strstr(table, " half scale "));
+    assert_non_null(strstr(table, " bf16 "));
     free(table);
     cJSON_Delete(document);
 }
@@ -294,6 +296,28 @@ static void test_numbers_have_a_fixed_look(void **state) {
     }
 }
 
+/* Lost over non-zero updates of all parameters, in the table and, exact, in the CSV. */
+static void test_swallowed_updates_are_a_column(void **state) {
+    (void)state;
+    cJSON *document = ab_test_fixture("tiny"), *cell = member(document, "cells")->child;
+    cJSON *probes = cJSON_GetObjectItem(cell, "probes"),
+          *list = cJSON_Parse(
+              "[{\"update\":{\"nonzero\":300,\"lost\":30}},{\"update\":{\"nonzero\":100,\"lost\":20}}]");
+    if (!probes) probes = cJSON_AddObjectToObject(cell, "probes");
+    cJSON_DeleteItemFromObject(probes, "lost_updates");
+    cJSON_AddItemToObject(probes, "lost_updates", list);
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    char *table = ab_test_report(document, "table", 0), field[FIELDS][FIELD_TEXT] = {{0}};
+    assert_int_equal(split(row_start(table, 0), field), 14);
+    expect_field("lost", field[12], 12.5);
+    free(table);
+    char *csv = ab_test_report(document, "csv", 0);
+    assert_non_null(strstr(csv, ",lost_share,"));
+    assert_non_null(strstr(csv, ",0.125,"));
+    free(csv);
+    cJSON_Delete(document);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_follows_from_the_raw_record),
@@ -307,6 +331,7 @@ int main(void) {
         cmocka_unit_test(test_an_unknown_format_names_the_nearest),
         cmocka_unit_test(test_strings_are_cleaned_cut_and_measured),
         cmocka_unit_test(test_numbers_have_a_fixed_look),
+        cmocka_unit_test(test_swallowed_updates_are_a_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,193 @@
+/* Weight updates that storing the weight swallowed, a panel per cell: their distribution by |w| / |dw| with
+ * the line of the format, and the share swallowed by layer over the run. */
+#include "kernels/core/text.h"
+#include "kernels/format/format.h"
+#include "reports/plot/plot.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PER_PAGE = 6, PANEL_HEIGHT = 210, MARGINS = 92, FIRST = -64, BINS = 192, COLUMNS = 256, ROWS = 40 };
+
+static const cJSON *ledgers(const cJSON *cell) { return ab_json_at(cell, "probes.lost_updates"); }
+
+static bool accept(const cJSON *cell) {
+    const cJSON *list = ledgers(cell);
+    return list && list->child && ab_json_at(list->child, "sizes") && !ab_plot_is_perturbed_baseline(cell);
+}
+
+static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, PER_PAGE); }
+
+/* ---- distribution ---------------------------------------------------------------------------- */
+
+typedef struct spectrum {
+    double counts[BINS], lost[BINS], all;
+} spectrum;
+
+static void add_bins(const cJSON *sizes, const char *key, double *bin) {
+    int at = (int)ab_json_number(sizes, "first", 0) - FIRST;
+    const cJSON *count;
+    cJSON_ArrayForEach(count, ab_json_at(sizes, key)) {
+        if (at >= 0 && at < BINS) bin[at] += count->valuedouble;
+        at++;
+    }
+}
+
+static spectrum collect(const cJSON *cell) {
+    spectrum s = {.all = 0};
+    const cJSON *param;
+    cJSON_ArrayForEach(param, ledgers(cell)) {
+        add_bins(ab_json_at(param, "sizes"), "counts", s.counts);
+        add_bins(ab_json_at(param, "sizes"), "lost", s.lost);
+    }
+    for (int i = 0; i < BINS; i++) s.all += s.counts[i];
+    return s;
+}
+
+/* The octaves to show in all panels: those with updates, and every format's line. */
+static void find_range(const cJSON *const *cell, int panels, int *low, int *high) {
+    *low = 0;
+    *high = 28;
+    for (int k = 0; k < panels; k++) {
+        const spectrum s = collect(cell[k]);
+        for (int i = 0; i < BINS; i++) {
+            if (s.counts[i] < 1e-4 * s.all || s.counts[i] == 0) continue; /* too few to be visible */
+            if (FIRST + i < *low) *low = FIRST + i;
+            if (FIRST + i + 1 > *high) *high = FIRST + i + 1;
+        }
+    }
+}
+
+static double highest_percent(const cJSON *const *cell, int panels) {
+    double highest = 1;
+    for (int k = 0; k < panels; k++) {
+        const spectrum s = collect(cell[k]);
+        for (int i = 0; i < BINS; i++)
+            if (s.all > 0 && 100 * s.counts[i] / s.all > highest) highest = 100 * s.counts[i] / s.all;
+    }
+    return highest;
+}
+
+static void write_distribution(const spectrum *s, int low, int high, const char *label, FILE *data) {
+    fprintf(data, "# %s\n# log2_of_weight_over_update  percent  percent_lost\n", label);
+    for (int e = low; e < high; e++) {
+        const double all = s->all > 0 ? s->all : 1;
+        fprintf(data, "%d %.9g %.9g\n", e, 100 * s->counts[e - FIRST] / all, 100 * s->lost[e - FIRST] / all);
+    }
+    fputs("\n\n", data);
+}
+
+/* ---- layers over the run --------------------------------------------------------------------- */
+
+static bool first_of_layer(const cJSON *list, const cJSON *param) {
+    for (const cJSON *before = list->child; before != param; before = before->next)
+        if (strcmp(ab_json_text(before, "layer", ""), ab_json_text(param, "layer", "")) == 0) return false;
+    return true;
+}
+
+static void add_columns(const cJSON *array, double *sum) {
+    int i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, array) {
+        if (i < COLUMNS) sum[i++] += item->valuedouble;
+    }
+}
+
+static void write_layer(const cJSON *list, const char *layer, int row, FILE *data) {
+    double nonzero[COLUMNS] = {0}, lost[COLUMNS] = {0}, first = 0, stride = 1;
+    const cJSON *param;
+    cJSON_ArrayForEach(param, list) {
+        if (strcmp(ab_json_text(param, "layer", ""), layer) != 0) continue;
+        first = ab_json_number(param, "steps.first", 0);
+        stride = ab_json_number(param, "steps.stride", 1);
+        add_columns(ab_json_at(param, "steps.nonzero"), nonzero);
+        add_columns(ab_json_at(param, "steps.lost"), lost);
+    }
+    for (int i = 0; i < COLUMNS; i++)
+        if (nonzero[i] > 0)
+            fprintf(data, "%d %.10g %.10g %.9g\n", row, first + i * stride, first + (i + 1) * stride,
+                    100 * lost[i] / nonzero[i]);
+}
+
+/* Returns the number of layers, of which the first ROWS are written. */
+static int write_layers(const cJSON *cell, FILE *data, FILE *script) {
+    const cJSON *param, *list = ledgers(cell);
+    int rows = 0;
+    char name[AB_PLOT_LABEL];
+    fputs("# row  from_step  to_step  percent_lost\n", data);
+    cJSON_ArrayForEach(param, list) {
+        if (rows == ROWS || !first_of_layer(list, param)) continue;
+        const char *layer = ab_json_text(param, "layer", "");
+        write_layer(list, layer, ++rows, data);
+        fputs("used = used + 1; layer[used] = ", script);
+        ab_text_elide(ab_text_clean(name, sizeof name, layer), 18);
+        ab_plot_quote(script, name);
+        fputc('\n', script);
+    }
+    fputs("0 -1 -1 0\n\n\n", data); /* a block must not be empty */
+    return rows;
+}
+
+/* ---- page ------------------------------------------------------------------------------------ */
+
+/* The format that most parameters are stored in; "" if it is unknown. */
+static const char *stored_in(const cJSON *cell, int *line) {
+    const char *name = "";
+    double most = 0;
+    const cJSON *param;
+    cJSON_ArrayForEach(param, ledgers(cell)) {
+        const double count = ab_json_number(param, "update.nonzero", 0);
+        if (count < most) continue;
+        most = count;
+        name = ab_json_text(param, "format", "");
+    }
+    const ab_format *format;
+    *line = ab_format_find(name, &format) == AB_OK ? format->precision : 0;
+    return *line > 0 ? format->name : "";
+}
+
+static void write_panel(const cJSON *document, const cJSON *cell, int panel, const int range[2], FILE *data,
+                        FILE *script) {
+    char text[AB_PLOT_LABEL], share[AB_TEXT_NUMBER];
+    int line;
+    const spectrum s = collect(cell);
+    const char *format = stored_in(cell, &line);
+    fprintf(script, "title[%d] = ", panel);
+    ab_plot_quote(script, ab_plot_label(document, cell, text));
+    write_distribution(&s, range[0], range[1], text, data);
+    ab_text_percent(share, ab_json_number(cell, "summary.lost_share", (double)NAN));
+    ab_text_show(text, sizeof text, "weights stored in %s: %s %% of the updates swallowed",
+                 format[0] ? format : "formats of their own", share);
+    fprintf(script, "\nnote[%d] = ", panel);
+    ab_plot_quote(script, text);
+    fprintf(script, "\nline[%d] = %d; first_layer[%d] = used\n", panel, line, panel);
+    fprintf(script, "layers[%d] = %d\n", panel, write_layers(cell, data, script));
+}
+
+static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+    static const char *const arrays[] = {"title", "note", "line", "layers", "first_layer"};
+    const cJSON *cell[PER_PAGE];
+    char subject[AB_PLOT_LABEL];
+    int panels = ab_plot_cells(document, accept, page, PER_PAGE, cell), range[2];
+    double steps = 1;
+    find_range(cell, panels, &range[0], &range[1]);
+    for (int i = 0; i < panels; i++) steps = fmax(steps, ab_json_number(cell[i], "steps_total", 0));
+    ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
+    ab_plot_set_number(script, "panels", panels);
+    ab_plot_set_number(script, "width", 1100);
+    ab_plot_set_number(script, "height", PANEL_HEIGHT * panels + MARGINS);
+    ab_plot_set_number(script, "low", range[0]);
+    ab_plot_set_number(script, "high", range[1]);
+    ab_plot_set_number(script, "steps", steps);
+    ab_plot_set_number(script, "top_percent", highest_percent(cell, panels));
+    for (size_t i = 0; i < AB_COUNT_OF(arrays); i++) fprintf(script, "array %s[%d]\n", arrays[i], panels);
+    fprintf(script, "array layer[%d]\nused = 0\n", panels * ROWS);
+    for (int i = 0; i < panels; i++) write_panel(document, cell[i], i + 1, range, data, script);
+    return AB_OK;
+}
+
+extern const char ab_embedded_gp_updates[];
+extern const ab_plot ab_plot_updates;
+const ab_plot ab_plot_updates = {"updates", ab_embedded_gp_updates, pages, write_plot};

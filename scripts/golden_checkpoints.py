@@ -7,11 +7,17 @@ Run by hand with PyTorch 2.11 (CPU); the tests need no Python:
 
 files/    one torch.save each. Element k, in the order of the indices, of every floating-point tensor whose
           name has no "any" is (k - 5) / 4. tiny.*: one set of weights for tests/golden/tiny.json.
+runs/     what frameworks save: transformers' Trainer, accelerate, Lightning; DeepSpeed's and Megatron's loss
+          scalers in files with the keys of their engines; apex's keys. expected.json: the share of updates
+          that the next step of torch.optim.AdamW loses in every pure half run, by stepping it.
 """
 
 import argparse
 import io
+import json
 import lzma
+import os
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -160,6 +166,249 @@ def files(folder):
     torch.save(nn.Parameter(ramp(3, 4)), folder / "parameter.ckpt")
 
 
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.inner = nn.Linear(12, 16)
+        self.outer = nn.Linear(16, 1)
+
+    def forward(self, x, labels=None):
+        loss = (self.outer(torch.relu(self.inner(x))).squeeze(-1) - labels).square().mean()
+        return {"loss": loss}
+
+
+def batch(seed, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(16, 12, generator=generator)
+    return x.to(dtype), x.sum(1).to(dtype)
+
+
+def steps(model, optimizer, count, scale=1.0, first=0):
+    for i in range(first, first + count):
+        optimizer.zero_grad()
+        x, y = batch(i, next(model.parameters()).dtype)
+        (model(x, y)["loss"] * scale).backward()
+        optimizer.step()
+
+
+def next_step_loses(model, optimizer):
+    """Stored updates that change nothing, of those that are not zero: moments as they are, decay left out."""
+    lost = nonzero = 0
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            state = optimizer.state[p]
+            t, (b1, b2) = state["step"].item(), group["betas"]
+            m, v = state["exp_avg"].double() / (1 - b1**t), state["exp_avg_sq"].double() / (1 - b2**t)
+            update = group["lr"] * (
+                m / (v.sqrt() + group["eps"]) + group["weight_decay"] * p.detach().double()
+            )
+            after = (p.detach().double() - update).to(p.dtype)
+            nonzero += (update != 0).sum().item()
+            lost += ((after == p.detach()) & (update != 0)).sum().item()
+    return [lost, nonzero]
+
+
+def plain(folder, dtype, lr, count, name, scaler=None, **more):
+    model = Net().to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, **more)
+    steps(model, optimizer, count)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": count}
+    if scaler:
+        state["scaler"] = scaler
+    torch.save(state, folder / f"{name}.pt")
+    return next_step_loses(model, optimizer)
+
+
+def transformers_trainer(folder, dtype, lr, name):
+    from transformers import Trainer, TrainingArguments
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, i):
+            x, y = batch(i, dtype)
+            return {"x": x[0], "labels": y[0]}
+
+    arguments = TrainingArguments(
+        output_dir=str(folder / name),
+        use_cpu=True,
+        max_steps=4,
+        save_steps=2,
+        learning_rate=lr,
+        lr_scheduler_type="constant",
+        per_device_train_batch_size=8,
+        report_to=[],
+        disable_tqdm=True,
+        logging_steps=1,
+    )
+    Trainer(Net().to(dtype), arguments, train_dataset=Data()).train()
+    for extra in list((folder / name).rglob("training_args.bin")) + list((folder / name).rglob("rng_state*")):
+        extra.unlink()
+
+
+def accelerate(folder):
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    steps(model, optimizer, 3)
+    accelerator.save_state(str(folder / "accelerate"))
+    for extra in (folder / "accelerate").glob("random_states*"):
+        extra.unlink()
+    torch.save(fallen_scaler(), folder / "accelerate" / "scaler.pt")
+
+
+def fallen_scaler():
+    """A GradScaler that saw an overflow in every step."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    weight = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for _ in range(4):
+        scaler.scale(weight.sum() * float("inf")).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return scaler.state_dict()
+
+
+def lightning(folder):
+    import lightning as pl
+
+    class Module(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+
+        def training_step(self, pair, _):
+            return self.net(*pair)["loss"]
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=1e-6)
+
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_steps=3,
+        precision="bf16-true",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    pairs = torch.utils.data.TensorDataset(*batch(0))
+    trainer.fit(Module(), torch.utils.data.DataLoader(pairs, batch_size=4))
+    trainer.save_checkpoint(folder / "lightning.ckpt")
+
+
+def deepspeed(folder):
+    import deepspeed as library
+    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
+
+    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+    library.init_distributed("gloo", auto_mpi_discovery=False)
+
+    scaler = DynamicLossScaler(
+        init_scale=4,
+        
+        scale_window=1000,
+        min_scale=1,
+        delayed_shift=1,
+        consecutive_hysteresis=False,
+        raise_error_at_min_scale=False,
+        dtype=torch.half,
+    )
+    for _ in range(9):
+        scaler.update_scale(True)
+    root = folder / "deepspeed" / "global_step9"
+    root.mkdir(parents=True)
+    model = Net().half()
+    flat = torch.cat([p.detach().float().flatten() for p in model.parameters()])
+    state = {"step": torch.tensor(9.0), "exp_avg": flat * 1e-3, "exp_avg_sq": flat.square() * 1e-6}
+    torch.save(
+        {"module": model.state_dict(), "skipped_steps": 8, "global_steps": 9, "dp_world_size": 1},
+        root / "mp_rank_00_model_states.pt",
+    )
+    torch.save(
+        {
+            "optimizer_state_dict": {
+                "loss_scaler": scaler,
+                "overflow": True,
+                "base_optimizer_state": {"state": {0: state}},
+                "single_partition_of_fp32_groups": [flat],
+            }
+        },
+        root / "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+    )
+
+
+def megatron(folder):
+    root = folder / "megatron" / "iter_0000005" / "mp_rank_00"
+    root.mkdir(parents=True)
+    model = Net().bfloat16()
+    master = Net()
+    optimizer = torch.optim.AdamW(master.parameters(), lr=1e-3)
+    steps(master, optimizer, 5)
+    torch.save(
+        {
+            "iteration": 5,
+            "model": model.state_dict(),
+            "optimizer": {
+                "optimizer": optimizer.state_dict(),
+                "grad_scaler": {
+                    "scale": torch.tensor([2.0**30]),
+                    "growth_tracker": 3,
+                    "hysteresis_tracker": 2,
+                },
+                "fp32_from_fp16_params": [list(master.parameters())],
+            },
+        },
+        root / "model_optim_rng.pt",
+    )
+
+
+def apex(folder):
+    model = Net().half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "amp": {"loss_scaler0": {"loss_scale": 2.0**-20, "unskipped": 0}},
+        },
+        folder / "apex.pt",
+    )
+
+
+def runs(folder):
+    bf16, fp16 = torch.bfloat16, torch.float16
+    expected = {
+        "healthy": plain(
+            folder, torch.float32, 1e-3, 5, "healthy", scaler={"scale": 65536.0, "_growth_tracker": 5}
+        ),
+        "lost_bf16": plain(folder, bf16, 1e-6, 5, "lost_bf16"),
+        "some_bf16": plain(folder, bf16, 1e-3, 5, "some_bf16"),
+        "some_fp16": plain(folder, fp16, 3e-5, 5, "some_fp16", eps=1e-4),
+    }
+    tiny = Net().half()
+    optimizer = torch.optim.Adam(tiny.parameters(), lr=1e-3, eps=1e-4)
+    steps(tiny, optimizer, 3, scale=2.0**-12)
+    torch.save(
+        {"model": tiny.state_dict(), "optimizer": optimizer.state_dict(), "step": 3}, folder / "zero_fp16.pt"
+    )
+    transformers_trainer(folder, torch.float32, 1e-3, "trainer")
+    transformers_trainer(folder, bf16, 1e-7, "trainer_bf16")
+    accelerate(folder)
+    lightning(folder)
+    deepspeed(folder)
+    megatron(folder)
+    apex(folder)
+    for empty in folder.rglob("__pycache__"):
+        shutil.rmtree(empty)
+    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
 def pack(folder, target):
     """The same bytes from the same files: no times, no owners."""
     raw = io.BytesIO()
@@ -183,6 +432,8 @@ def main():
         (root / "files").mkdir()
         files(root / "files")
         weights(root / "files")
+        (root / "runs").mkdir()
+        runs(root / "runs")
         pack(root, sys.argv[1])
 
 

@@ -74,7 +74,7 @@ static const char result_of_run[] = "ampbench-out/diagnose.json";
 
 static void print_help(void) {
     fputs(usage, stdout);
-    fputs("Inputs it reads:\n", stdout);
+    fputs("Inputs it reads (--run, --confirm, --twins and --baseline are for results):\n", stdout);
     for (int i = 0; i < ab_input_kind_count(); i++) ab_print(stdout, "  %s\n", ab_input_kind_at(i)->text);
     fputs("\nCauses it knows:\n", stdout);
     for (int i = 0; i < ab_verdict_rule_count(); i++) {
@@ -263,9 +263,30 @@ static ab_status observed(const request *r, cJSON *document) {
     return status == AB_OK ? ab_result_summarise(document) : status;
 }
 
+/* What a checkpoint holds, sick or not. */
+static void print_checkpoint(const cJSON *document) {
+    const cJSON *own = ab_json_at(document, "checkpoint");
+    if (!own) return;
+    ab_print(stdout,
+             "%s checkpoint, %.0f file%s: %.0f weights in %s, %.0f beyond fp16; %.0f second moments in %s",
+             ab_json_text(own, "layout", ""), ab_json_number(own, "files", 0),
+             ab_json_number(own, "files", 0) == 1 ? "" : "s", ab_json_number(own, "weights", 0),
+             ab_json_text(own, "weights_format", ""), ab_json_number(own, "weights_beyond_fp16", 0),
+             ab_json_number(own, "moments", 0), ab_json_text(own, "moments_format", ""));
+    if (ab_json_number(own, "moments", 0) > 0)
+        ab_print(stdout, ", %.0f zero with a gradient, the root of %.0f below epsilon",
+                 ab_json_number(own, "moments_zero", 0), ab_json_number(own, "moments_below_eps", 0));
+    if (ab_json_number(own, "updates", 0) > 0)
+        ab_print(stdout, "; the next step loses %.0f of %.0f updates%s",
+                 ab_json_number(own, "updates_lost", 0), ab_json_number(own, "updates", 0),
+                 ab_json_number(own, "paired_by_shape", 0) > 0 ? " (weights found by shape)" : "");
+    fputs("\n\n", stdout);
+}
+
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
     if (text) {
+        print_checkpoint(document);
         AB_TRY(ab_diagnose_print(document, &r->limits, r->explain, stdout, failing));
         ab_origin_print(document, stdout);
         if (r->run) ab_gradient_reference_print(document, stdout);

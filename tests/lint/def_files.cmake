@@ -17,6 +17,7 @@ set(files_of_bench/train/schedule/schedules.def bench/train/schedule/schedule_@.
 set(files_of_reports/diagnose/attribute/verdicts.def
   reports/diagnose/attribute/causes/@.c|reports/diagnose/attribute/causes/loop/@.c)
 set(files_of_bench/tensorfile/readers.def bench/tensorfile/@.c)
+set(files_of_bench/checkpoint/layouts.def bench/checkpoint/layout_@.c)
 set(files_of_bench/ingest/inputs.def bench/ingest/@.c)
 set(files_of_bench/ingest/log/formats.def bench/ingest/log/log_@.c)
 set(files_of_bench/ingest/log/readers.def bench/ingest/log/@.c)

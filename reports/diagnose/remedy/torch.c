@@ -75,7 +75,9 @@ static void fill(const char *from, const ab_facts *facts, const ab_remedy *remed
 
 void ab_remedy_for_framework(const ab_facts *facts, const char *id, const char *layer, ab_remedy *remedy) {
     const char *text = text_of(id);
-    if (!text || strcmp(ab_json_text(facts->document, "probe.framework", ""), "torch") != 0) return;
+    if (!text || (strcmp(ab_json_text(facts->document, "probe.framework", ""), "torch") != 0 &&
+                  !ab_json_at(facts->document, "checkpoint"))) /* their layouts are all PyTorch's */
+        return;
     ab_remedy words = {.options = 0};
     fill(text, facts, remedy, layer, &words);
     *remedy = words;

@@ -169,9 +169,16 @@ static bool seen_in_states(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A checkpoint without an O0 shows it by itself, where squares of gradients became 0. */
+static bool shows_alone(const ab_case *c, ab_verdict *verdict) {
+    return ab_json_at(c->facts.document, "checkpoint") != NULL && has_few_binades(&c->facts) &&
+           judge_cell(c, false, verdict);
+}
+
 /* O0 learns little for the same reason: its updates are too large. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return (c->lr_unstable && judge_cell(c, true, verdict)) || seen_in_states(c, verdict);
+    return (c->lr_unstable && judge_cell(c, true, verdict)) || seen_in_states(c, verdict) ||
+           shows_alone(c, verdict);
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {

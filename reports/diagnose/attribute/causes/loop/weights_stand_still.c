@@ -1,0 +1,42 @@
+/* Two checkpoints of one run: steps were taken, and the trained weights did not move. Each of Adam's steps
+ * moves every weight that has had a gradient, unless the update is lost in rounding or the step is skipped.
+ */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+static bool find(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *since = ab_json_at(c->facts.document, "checkpoint.since");
+    const double moved = ab_json_number(since, "moved", 0), elements = ab_json_number(since, "elements", 0);
+    char share[AB_TEXT_NUMBER];
+    if (!since || ab_json_number(since, "steps", 0) < 1 || !(moved < c->facts.limits->still_share * elements))
+        return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->since = 1; /* what a lost update or a skipped step makes of the weights */
+    ab_verdict_add_evidence(verdict,
+                            "%s %% of %.0f trained weights differ after %.0f steps; %.0f of %.0f tensors are "
+                            "the same in every element",
+                            ab_text_percent(share, moved / elements), elements,
+                            ab_json_number(since, "steps", 0), ab_json_number(since, "tensors_still", 0),
+                            ab_json_number(since, "tensors", 0));
+    return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)c;
+    (void)verdict;
+    ab_remedy_add_text(
+        remedy, "see whether steps are skipped (the scaler's state, the log) and whether updates are lost "
+                "in half weights; keep fp32 master weights");
+}
+
+const ab_verdict_rule ab_verdict_rule_weights_stand_still = {
+    .id = "weights_stand_still",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_STORE,
+    .text = "weights hardly moved between two checkpoints",
+    .judge = find,
+    .shows = find,
+    .remedy = remedy,
+};

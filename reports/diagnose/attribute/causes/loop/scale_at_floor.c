@@ -27,6 +27,15 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A scaler that has been clean for half a window is on its way up. */
+static bool rises_again(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_json_number(c->facts.document, "checkpoint.growth_tracker", 0) > c->facts.skip.window / 2;
+}
+
+static const ab_refutation refuted_rises = {"the scale has been clean for half a window and rises again",
+                                            rises_again};
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
     (void)verdict;
@@ -40,6 +49,9 @@ const ab_verdict_rule ab_verdict_rule_scale_at_floor = {
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_BACKWARD,
     .text = "the loss scale of a checkpoint has fallen to its floor",
+    .needs = {&ab_need_loop},
+    .predicts = AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BEHIND,
+    .refuted_by = {&refuted_rises},
     .judge = find,
     .shows = find,
     .remedy = remedy,

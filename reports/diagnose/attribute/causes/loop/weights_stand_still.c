@@ -23,6 +23,13 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool has_no_rate(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_json_number(c->facts.document, "checkpoint.lr", 1) == 0;
+}
+
+static const ab_refutation refuted_no_rate = {"the learning rate is 0: the schedule has ended", has_no_rate};
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
     (void)verdict;
@@ -36,6 +43,9 @@ const ab_verdict_rule ab_verdict_rule_weights_stand_still = {
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_STORE,
     .text = "weights hardly moved between two checkpoints",
+    .needs = {&ab_need_loop},
+    .predicts = AB_SYMPTOM_BEHIND,
+    .refuted_by = {&refuted_no_rate},
     .judge = find,
     .shows = find,
     .remedy = remedy,

@@ -11,11 +11,13 @@ enum { BINS = AB_CENSUS_EXPONENTS * AB_CENSUS_CLASSES, CENSUS_THREADS = 512 };
 // Counters other than the bins.
 enum { ZERO, NOT_A_NUMBER, POSITIVE_INF, NEGATIVE_INF, SUBNORMAL, OTHERS };
 
+namespace {
 struct device_census {
     unsigned long long bin[BINS], other[OTHERS];
     unsigned least, most; // magnitude bits; least starts at all ones, most at 0
     double squares;
 };
+} // namespace
 
 __device__ static void count_one(float value, unsigned *bin, unsigned *other, unsigned *least,
                                  unsigned *most) {
@@ -67,7 +69,7 @@ __global__ static void sum_squares(ab_span values, int64_t n, device_census *cen
     part[threadIdx.x] = sum;
     __syncthreads();
     for (int half = CENSUS_THREADS / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        if (static_cast<int>(threadIdx.x) < half) part[threadIdx.x] += part[threadIdx.x + half];
         __syncthreads();
     }
     if (threadIdx.x == 0) census->squares = part[0];
@@ -113,10 +115,10 @@ ab_status ab_cuda_count_values(ab_span values, int64_t n, ab_census *census) {
     int64_t blocks = (n + CENSUS_THREADS * 64 - 1) / (CENSUS_THREADS * 64),
             most = 2ll * cuda->multiprocessors;
     if (blocks > most) blocks = most;
-    count_values<<<static_cast<unsigned>(blocks < 1 ? 1 : blocks), CENSUS_THREADS, 0, cuda->stream>>>(
-        values, n, table);
+    AB_CUDA_LAUNCH(count_values, static_cast<unsigned>(blocks < 1 ? 1 : blocks), CENSUS_THREADS, 0,
+                   cuda->stream, values, n, table);
     AB_TRY(ab_cuda_launched("census"));
-    sum_squares<<<1, CENSUS_THREADS, 0, cuda->stream>>>(values, n, table);
+    AB_CUDA_LAUNCH(sum_squares, 1, CENSUS_THREADS, 0, cuda->stream, values, n, table);
     AB_TRY(ab_cuda_launched("census_squares"));
     AB_CUDA_TRY(cudaMemcpyAsync(&host, table, sizeof host, cudaMemcpyDeviceToHost, cuda->stream));
     AB_CUDA_TRY(cudaStreamSynchronize(cuda->stream));

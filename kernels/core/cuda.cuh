@@ -12,6 +12,13 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
+// A launch of `kernel`: grid, block, bytes of dynamic shared memory, stream, then its arguments. Kernels are
+// launched through it alone, so that tests/cuda_host can run the same sources on the host.
+#if !defined(AB_CUDA_LAUNCH)
+#define AB_CUDA_LAUNCH(kernel, grid, block, shared, stream, ...)                                             \
+    kernel<<<grid, block, shared, stream>>>(__VA_ARGS__)
+#endif
+
 struct ab_cuda {
     int index;
     bool started; // the fields below are initialised
@@ -33,7 +40,7 @@ ab_status ab_cuda_start();
 ab_status ab_cuda_check(cudaError_t code, const char *what);
 ab_status ab_cuda_check_blas(cublasStatus_t code, const char *what);
 ab_status ab_cuda_check_dnn(cudnnStatus_t code, const char *what);
-ab_status ab_cuda_launched(const char *kernel); // call after each <<<>>> launch
+ab_status ab_cuda_launched(const char *kernel); // call after each AB_CUDA_LAUNCH
 
 #define AB_CUDA_TRY(call) AB_TRY(ab_cuda_check((call), #call))
 #define AB_BLAS_TRY(call) AB_TRY(ab_cuda_check_blas((call), #call))

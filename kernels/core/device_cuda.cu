@@ -157,10 +157,12 @@ static ab_status cuda_memory(int64_t *free_bytes, int64_t *total_bytes) {
 
 // ---- facts --------------------------------------------------------------------------------------
 
+namespace {
 struct teller {
     ab_device_fact fact;
     void *context;
 };
+} // namespace
 
 static void tell(const teller &to, const char *key, const char *format, ...) {
     char text[256];
@@ -193,6 +195,7 @@ static void tell_device(const teller &to) {
     tell(to, "ecc", "%s", properties.ECCEnabled ? "on" : "off");
 }
 
+namespace {
 // NVML, if available. Declares only what is used below: not every toolkit has the header.
 struct nvml {
     void *library, *device;
@@ -206,6 +209,7 @@ struct nvml {
     int (*driver)(char *, unsigned);
     int (*energy)(void *, unsigned long long *);
 };
+} // namespace
 
 template <typename F> static bool find(void *library, const char *name, F *function) {
     void *symbol = dlsym(library, name);

@@ -134,14 +134,15 @@ ab_status ab_fold_start(O op, F f, const ab_fold &g, void *partial, ab_folded<O>
     folded->kept = g.kept;
     folded->pieces = g.pieces;
     if (g.way == AB_FOLD_ROWS) {
-        ab_fold_rows<<<static_cast<unsigned>(blocks < most ? blocks : most), AB_FOLD_THREADS, 0, stream>>>(
-            op, f, g, to);
+        AB_CUDA_LAUNCH(ab_fold_rows, static_cast<unsigned>(blocks < most ? blocks : most), AB_FOLD_THREADS, 0,
+                       stream, op, f, g, to);
     } else if (g.way == AB_FOLD_TILES) {
         dim3 grid(static_cast<unsigned>((g.kept + AB_FOLD_COLUMNS - 1) / AB_FOLD_COLUMNS),
                   static_cast<unsigned>(g.pieces));
-        ab_fold_tiles<<<grid, dim3(AB_FOLD_COLUMNS, AB_FOLD_LANES), 0, stream>>>(op, f, g, to);
+        AB_CUDA_LAUNCH(ab_fold_tiles, grid, dim3(AB_FOLD_COLUMNS, AB_FOLD_LANES), 0, stream, op, f, g, to);
     } else {
-        ab_fold_single<<<ab_cuda_blocks(g.kept, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream>>>(op, f, g, to);
+        AB_CUDA_LAUNCH(ab_fold_single, ab_cuda_blocks(g.kept, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream,
+                       op, f, g, to);
     }
     return ab_cuda_launched("fold");
 }

@@ -135,6 +135,7 @@ static void describe_algorithm(ab_cuda_gemm_plan *p) {
                  split, p->shape.bias ? ",bias" : "", p->shape.tf32 ? ",tf32" : "");
 }
 
+namespace {
 // Cache of queried shapes: equal layers query once.
 struct known_shape {
     ab_cuda_gemm shape;
@@ -142,6 +143,7 @@ struct known_shape {
     size_t workspace_bytes;
     bool found;
 };
+} // namespace
 
 static ab_status choose(ab_cuda_gemm_plan *p, int *found) {
     static known_shape known[MOST_KNOWN];
@@ -191,9 +193,11 @@ ab_status ab_cuda_gemm_run(ab_cuda_gemm_plan *p, const void *a, const void *b, v
 
 // ---- our own tiles ------------------------------------------------------------------------------
 
+namespace {
 struct tile {
     float at[DEPTH][TILE + 1];
 };
+} // namespace
 
 // Loads 64 rows (or columns) by 16 of the inner dimension of an operand, zero-padded. Adjacent threads
 // read along the dimension with the smaller step.
@@ -284,7 +288,7 @@ ab_status ab_cuda_tiles_run(const ab_cuda_tiles *p) {
     int64_t tiles = (p->rows + TILE - 1) / TILE * ((p->columns + TILE - 1) / TILE);
     if (tiles > 0x7fffffff) return ab_fail(AB_UNAVAILABLE, "matrix product: more tiles than a grid has");
     dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(p->items < 65535 ? p->items : 65535));
-    multiply_tiles<<<grid, TILE_THREADS, 0, ab_cuda_context()->stream>>>(*p);
+    AB_CUDA_LAUNCH(multiply_tiles, grid, TILE_THREADS, 0, ab_cuda_context()->stream, *p);
     return ab_cuda_launched("product_tiles");
 }
 

@@ -61,7 +61,7 @@ template <typename F> __global__ void ab_each(F f, ab_span out, int64_t n) {
 
 template <typename F> ab_status ab_launch_each(F f, ab_span out, int64_t n, const char *what) {
     ab_cuda *cuda = ab_cuda_context();
-    ab_each<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream>>>(f, out, n);
+    AB_CUDA_LAUNCH(ab_each, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream, f, out, n);
     return ab_cuda_launched(what);
 }
 
@@ -132,10 +132,10 @@ ab_status ab_launch_map(F f, ab_span out, ab_span a, ab_span b, int64_t n, const
     ab_cuda *cuda = ab_cuda_context();
     if (ab_cuda_packable(out) && ab_cuda_packable(a) && ab_cuda_packable(b)) {
         unsigned blocks = ab_cuda_blocks((n + AB_PACK - 1) / AB_PACK, AB_CUDA_THREADS);
-        ab_map_packed<<<blocks, AB_CUDA_THREADS, 0, cuda->stream>>>(f, out, a, b, n);
+        AB_CUDA_LAUNCH(ab_map_packed, blocks, AB_CUDA_THREADS, 0, cuda->stream, f, out, a, b, n);
     } else {
-        ab_map_single<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream>>>(f, out, a, b,
-                                                                                                n);
+        AB_CUDA_LAUNCH(ab_map_single, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream, f,
+                       out, a, b, n);
     }
     return ab_cuda_launched(what);
 }

@@ -1,6 +1,8 @@
 // A CUDA op as a newcomer would add it: out = 2 x.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     *workspace_bytes = *state_bytes = 0;
@@ -23,5 +25,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) { return pass(exec, 
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return io->din[0] ? pass(exec, io->dout, io->din[0]) : AB_OK;
 }
+
+} // namespace
 
 const ab_op ab_cuda_added_op = ab_cuda_op("added_op", prepare, forward, backward);

@@ -1,5 +1,6 @@
 /* For tests that need a GPU: opening it, or leaving with 77 and the reason, which CTest reports as skipped.
- * Nothing here pretends to be a GPU. A test's main begins with gpu_or_skip(). */
+ * A test's main begins with gpu_or_skip(). The same tests run on the emulation of tests/cuda_host, which says
+ * so itself and takes smaller sizes where a test asks gpu_is_emulated(). */
 #ifndef AB_TESTS_GPU_TESTING_H
 #define AB_TESTS_GPU_TESTING_H
 
@@ -16,6 +17,16 @@ static inline void gpu_or_skip(void) {
     if (ab_device_open("cuda", &gpu, NULL) == AB_OK) return;
     printf("SKIPPED: %s\n", ab_error_message());
     exit(77);
+}
+
+static inline void gpu_note_emulated(void *emulated, const char *key, const char *text) {
+    if (strcmp(key, "gpu") == 0 && text && strncmp(text, "no GPU", 6) == 0) *(bool *)emulated = true;
+}
+
+static inline bool gpu_is_emulated(void) {
+    bool emulated = false;
+    if (gpu->facts) gpu->facts(gpu_note_emulated, &emulated);
+    return emulated;
 }
 
 /* ---- one op on the GPU, over the tensors of an op_run ---------------------------------------- */

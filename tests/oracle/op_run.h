@@ -229,7 +229,7 @@ static inline const op_formats *op_all_formats(int *count) {
 
 /* Calls `body` with one thread and with two. */
 static inline void op_each_lane_count(void (*body)(const void *), const void *argument) {
-    for (int threads = 2; threads >= 1; threads--) {
+    for (int threads = op_run_device ? 1 : 2; threads >= 1; threads--) { /* lanes are the host's */
         assert_int_equal(ab_parallel_start(threads), AB_OK);
         body(argument);
     }
@@ -238,6 +238,10 @@ static inline void op_each_lane_count(void (*body)(const void *), const void *ar
 /* The same on every CPU level this machine has (the highest two run the same code here); restores the level.
  */
 static inline void op_each_machine(void (*body)(const void *), const void *argument) {
+    if (op_run_device) {
+        op_each_lane_count(body, argument);
+        return;
+    }
     for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++)
         if (ab_isa_force((ab_isa)isa) == AB_OK) op_each_lane_count(body, argument);
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);

@@ -166,6 +166,7 @@ const char *ab_cuda_describe_own(const ab_op_io *io, const char *pass) {
 
 // ---- casts and sums -----------------------------------------------------------------------------
 
+namespace {
 struct add_values {
     __device__ float operator()(float a, float b) const { return a + b; }
 };
@@ -174,6 +175,7 @@ struct scale_values {
     float factor;
     __device__ float operator()(float a, float) const { return a * factor; }
 };
+} // namespace
 
 static ab_span nothing() { return ab_cuda_span_of(nullptr, AB_ELEMENT_F32); }
 
@@ -223,7 +225,8 @@ static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, f
     ab_span from = ab_cuda_span(item->from), to = ab_cuda_span(item->to);
     int64_t n = ab_cuda_count(item->from);
     scale_values by = {inverse};
-    find_nonfinite<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream>>>(from, n, flag);
+    AB_CUDA_LAUNCH(find_nonfinite, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream, from,
+                   n, flag);
     AB_TRY(ab_cuda_launched("find_nonfinite"));
     if (exec->observer && item->id >= 0) {
         float *values;
@@ -251,9 +254,11 @@ static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int i
 
 // ---- update -------------------------------------------------------------------------------------
 
+namespace {
 struct update_spans {
     ab_span weight, grad, state[AB_UPDATE_MAX_STATES], model; // data null if absent
 };
+} // namespace
 
 __global__ static void update_kernel(update_spans s, int kind, ab_update_row row, int64_t n) {
     int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -281,8 +286,8 @@ static ab_status update(const ab_update_item *item, int items, int kind, const a
         s.grad = ab_cuda_span(item[i].grad);
         s.model = span_or_nothing(item[i].model);
         for (int k = 0; k < AB_UPDATE_MAX_STATES; k++) s.state[k] = span_or_nothing(item[i].state[k]);
-        update_kernel<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream>>>(s, kind, *row,
-                                                                                                n);
+        AB_CUDA_LAUNCH(update_kernel, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream, s,
+                       kind, *row, n);
         AB_TRY(ab_cuda_launched("update"));
     }
     return AB_OK;
@@ -309,6 +314,7 @@ __global__ static void partial_sums(ab_span x, int64_t rows, int64_t columns, do
     partial[blockIdx.y * columns + c] = sum;
 }
 
+namespace {
 struct join_sums {
     const double *partial;
     int64_t columns, parts;
@@ -318,6 +324,7 @@ struct join_sums {
         return static_cast<float>(sum);
     }
 };
+} // namespace
 
 size_t ab_cuda_column_bytes(int64_t rows, int64_t columns) {
     return static_cast<size_t>((rows + SUM_ROWS - 1) / SUM_ROWS * columns) * sizeof(double);
@@ -327,8 +334,8 @@ ab_status ab_cuda_column_sums(ab_span x, int64_t rows, int64_t columns, double *
     int64_t parts = (rows + SUM_ROWS - 1) / SUM_ROWS;
     if (parts > 65535) return ab_fail(AB_UNAVAILABLE, "column sums of more than %d rows", 65535 * SUM_ROWS);
     dim3 grid(static_cast<unsigned>((columns + SUM_COLUMNS - 1) / SUM_COLUMNS), static_cast<unsigned>(parts));
-    partial_sums<<<grid, dim3(SUM_COLUMNS, SUM_LANES), 0, ab_cuda_context()->stream>>>(x, rows, columns,
-                                                                                       partial);
+    AB_CUDA_LAUNCH(partial_sums, grid, dim3(SUM_COLUMNS, SUM_LANES), 0, ab_cuda_context()->stream, x, rows,
+                   columns, partial);
     AB_TRY(ab_cuda_launched("partial_sums"));
     join_sums join = {partial, columns, parts};
     return ab_launch_each(join, sum, columns, "join_sums");

@@ -9,6 +9,7 @@
 // A block handles CHUNK elements of one parameter.
 enum { CHUNK = 4096, ITEM_THREADS = 128 };
 
+namespace {
 struct update_target {
     ab_span scaled, grad, weight, state[AB_UPDATE_MAX_STATES], model, ema; // data null if absent
     int64_t count;
@@ -19,6 +20,7 @@ struct chunk {
     int target;
     int64_t first;
 };
+} // namespace
 
 struct ab_resident {
     ab_resident_config config;
@@ -119,6 +121,7 @@ __global__ static void decide_step(ab_scale_rule rule, ab_step_state *state, ab_
     records[place] = ab_step_end(&rule, state, ab_span_at(loss, 0), batches);
 }
 
+namespace {
 // The constants of this step, or those of the parameter if norms are measured.
 struct rows_now {
     const ab_update_row *rows, *item_row;
@@ -132,6 +135,7 @@ struct rows_now {
         return ab_f_needs_norms(kind) ? item_row[item] : plain(t);
     }
 };
+} // namespace
 
 __device__ static void load_states(const update_target &t, int64_t i, float *held) {
     for (int k = 0; k < AB_UPDATE_MAX_STATES; k++)
@@ -325,13 +329,13 @@ static ab_status resident_set(ab_resident *r, const ab_step_state *state, const 
 static const int64_t *resident_counter(ab_resident *r) { return &r->state->batches; }
 
 static ab_status resident_begin(ab_resident *r) {
-    begin_step<<<1, 1, 0, ab_cuda_context()->stream>>>(r->state, ab_cuda_span(r->config.loss_grad),
-                                                       r->config.batches);
+    AB_CUDA_LAUNCH(begin_step, 1, 1, 0, ab_cuda_context()->stream, r->state,
+                   ab_cuda_span(r->config.loss_grad), r->config.batches);
     return ab_cuda_launched("begin_step");
 }
 
 static ab_status resident_batch(ab_resident *r) {
-    end_batch<<<1, 1, 0, ab_cuda_context()->stream>>>(r->state, ab_cuda_span(r->config.loss));
+    AB_CUDA_LAUNCH(end_batch, 1, 1, 0, ab_cuda_context()->stream, r->state, ab_cuda_span(r->config.loss));
     return ab_cuda_launched("end_batch");
 }
 
@@ -350,15 +354,15 @@ static ab_status clip(ab_resident *r) {
     float limit = config->clip_value > 0 ? static_cast<float>(config->clip_value) : INFINITY;
     if (config->clip_norm <= 0 && config->clip_value <= 0) return AB_OK;
     if (config->clip_norm > 0) {
-        square_chunks<<<blocks, AB_CUDA_THREADS, 0, stream>>>(r->list, r->target, r->sums);
+        AB_CUDA_LAUNCH(square_chunks, blocks, AB_CUDA_THREADS, 0, stream, r->list, r->target, r->sums);
         AB_TRY(ab_cuda_launched("clip_squares"));
-        item_norms<<<items, ITEM_THREADS, 0, stream>>>(r->target, r->sums, r->norm);
+        AB_CUDA_LAUNCH(item_norms, items, ITEM_THREADS, 0, stream, r->target, r->sums, r->norm);
         AB_TRY(ab_cuda_launched("clip_norms"));
-        clip_norm<<<1, 1, 0, stream>>>(r->norm, config->items, config->clip_norm, common_type(config),
-                                       r->state);
+        AB_CUDA_LAUNCH(clip_norm, 1, 1, 0, stream, r->norm, config->items, config->clip_norm,
+                       common_type(config), r->state);
         AB_TRY(ab_cuda_launched("clip_norm"));
     }
-    limit_chunks<<<blocks, AB_CUDA_THREADS, 0, stream>>>(r->list, r->target, r->state, limit);
+    AB_CUDA_LAUNCH(limit_chunks, blocks, AB_CUDA_THREADS, 0, stream, r->list, r->target, r->state, limit);
     return ab_cuda_launched("clip");
 }
 
@@ -368,13 +372,14 @@ static ab_status update_all(ab_resident *r) {
     unsigned blocks = static_cast<unsigned>(r->chunks), items = static_cast<unsigned>(config->items);
     rows_now now = {r->row, r->item_row, r->row_base, r->state, config->groups, config->update_kind};
     if (ab_f_needs_norms(config->update_kind)) {
-        measure_chunks<<<blocks, AB_CUDA_THREADS, 0, stream>>>(r->list, r->target, now, r->sums);
+        AB_CUDA_LAUNCH(measure_chunks, blocks, AB_CUDA_THREADS, 0, stream, r->list, r->target, now, r->sums);
         AB_TRY(ab_cuda_launched("update_measure"));
-        item_trust<<<items, ITEM_THREADS, 0, stream>>>(r->target, now, r->sums, r->chunks, r->item_row);
+        AB_CUDA_LAUNCH(item_trust, items, ITEM_THREADS, 0, stream, r->target, now, r->sums, r->chunks,
+                       r->item_row);
         AB_TRY(ab_cuda_launched("update_trust"));
     }
-    update_chunks<<<blocks, AB_CUDA_THREADS, 0, stream>>>(r->list, r->target, now,
-                                                          static_cast<float>(1.0 - config->ema_decay));
+    AB_CUDA_LAUNCH(update_chunks, blocks, AB_CUDA_THREADS, 0, stream, r->list, r->target, now,
+                   static_cast<float>(1.0 - config->ema_decay));
     return ab_cuda_launched("update");
 }
 
@@ -382,12 +387,12 @@ static ab_status resident_finish(ab_resident *r) {
     cudaStream_t stream = ab_cuda_context()->stream;
     unsigned blocks = static_cast<unsigned>(r->chunks);
     if (blocks > 0 && !r->config.leave_gradients) {
-        unscale_chunks<<<blocks, AB_CUDA_THREADS, 0, stream>>>(r->list, r->target, r->state);
+        AB_CUDA_LAUNCH(unscale_chunks, blocks, AB_CUDA_THREADS, 0, stream, r->list, r->target, r->state);
         AB_TRY(ab_cuda_launched("unscale"));
     }
     if (blocks > 0) AB_TRY(clip(r));
-    decide_step<<<1, 1, 0, stream>>>(r->config.rule, r->state, ab_cuda_span(r->config.loss),
-                                     r->config.batches, r->records, r->config.window);
+    AB_CUDA_LAUNCH(decide_step, 1, 1, 0, stream, r->config.rule, r->state, ab_cuda_span(r->config.loss),
+                   r->config.batches, r->records, r->config.window);
     AB_TRY(ab_cuda_launched("decide"));
     return blocks > 0 ? update_all(r) : AB_OK;
 }

@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+namespace {
+
 enum { Q, K, V, PARTS };
 enum { SCORES, OUT, BY_V, BY_P, BY_Q, BY_K, PRODUCTS };
 enum { ROW_THREADS = 128 };
@@ -246,8 +248,8 @@ __global__ static void unpack_heads(head_view h, int64_t heads, int64_t first, c
 static ab_status unpack(const attention &t, const head_view &h, int64_t first, const float *from) {
     int64_t n = t.chunk * h.rows * h.width;
     if (!h.span.data) return AB_OK;
-    unpack_heads<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, ab_cuda_context()->stream>>>(
-        h, t.heads, first, from, n);
+    AB_CUDA_LAUNCH(unpack_heads, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
+                   ab_cuda_context()->stream, h, t.heads, first, from, n);
     return ab_cuda_launched("attention_unpack");
 }
 
@@ -369,8 +371,8 @@ static ab_status multiply(const pass &x, int product, float *a, float *b, float 
 static ab_status make_probabilities(const pass &x, int64_t first, bool fresh, float *dropped) {
     for (int i = 0; i < PARTS; i++) AB_TRY(pack(x.t, x.t.in[i], first, x.m.part[i]));
     AB_TRY(multiply(x, SCORES, x.m.part[Q], x.m.part[K], x.m.p, x.t.scale));
-    probabilities<<<query_blocks(x.t), ROW_THREADS, 0, ab_cuda_context()->stream>>>(x.t, first, fresh, x.m.p,
-                                                                                    dropped);
+    AB_CUDA_LAUNCH(probabilities, query_blocks(x.t), ROW_THREADS, 0, ab_cuda_context()->stream, x.t, first,
+                   fresh, x.m.p, dropped);
     return ab_cuda_launched("attention_probabilities");
 }
 
@@ -398,7 +400,8 @@ static ab_status backward_chunk(const pass &x, int64_t first, const head_view to
     float *dropped = x.t.dropout.threshold ? m.dp : m.p;
     if (to[V].span.data) AB_TRY(multiply(x, BY_V, dropped, m.dout, m.result[V], 1.0f));
     AB_TRY(multiply(x, BY_P, m.dout, m.part[V], m.dp, 1.0f));
-    score_gradients<<<query_blocks(x.t), ROW_THREADS, 0, ab_cuda_context()->stream>>>(x.t, first, m.p, m.dp);
+    AB_CUDA_LAUNCH(score_gradients, query_blocks(x.t), ROW_THREADS, 0, ab_cuda_context()->stream, x.t, first,
+                   m.p, m.dp);
     AB_TRY(ab_cuda_launched("attention_scores_backward"));
     if (to[Q].span.data) AB_TRY(multiply(x, BY_Q, m.dp, m.part[K], m.result[Q], x.t.scale));
     if (to[K].span.data) AB_TRY(multiply(x, BY_K, m.dp, m.part[Q], m.result[K], x.t.scale));
@@ -451,5 +454,7 @@ static ab_op descriptor() {
     op.describe = describe;
     return op;
 }
+
+} // namespace
 
 const ab_op ab_cuda_scaled_dot_product_attention = descriptor();

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+namespace {
+
 enum { NEEDS_none = 0, NEEDS_a = 1, NEEDS_b = 2, NEEDS_ab = 3 };
 
 // An operand broadcast to the result's shape; a number has no data.
@@ -140,6 +142,8 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 }
 
 // ---- descriptors --------------------------------------------------------------------------------
+
+} // namespace
 
 #define AB_BINARY(id, needs_by_a, needs_by_b)                                                                \
     const ab_op ab_cuda_##id = ab_cuda_op(#id, prepare, forward<id##_formulas>, backward<id##_formulas>);

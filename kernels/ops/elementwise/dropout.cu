@@ -14,8 +14,8 @@ __global__ static void drop_kernel(ab_dropout_mask mask, ab_span out, ab_span in
 }
 
 static ab_status drop(const ab_dropout_mask &mask, ab_span out, ab_span in, int64_t n) {
-    drop_kernel<<<ab_cuda_blocks((n + 3) / 4, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
-                  ab_cuda_context()->stream>>>(mask, out, in, n);
+    AB_CUDA_LAUNCH(drop_kernel, ab_cuda_blocks((n + 3) / 4, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
+                   ab_cuda_context()->stream, mask, out, in, n);
     return ab_cuda_launched("dropout");
 }
 

@@ -1,6 +1,8 @@
 // relu on CUDA: the formula of formulas.h.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 struct relu_value {
     __device__ float operator()(float x, float) const { return ab_f_relu(x); }
 };
@@ -25,5 +27,7 @@ static ab_status relu_backward(const ab_exec *exec, ab_op_io *io) {
         return ab_launch_map(relu_gradient(), din, out, dout, n, "relu_backward");
     });
 }
+
+} // namespace
 
 const ab_op ab_cuda_relu = ab_cuda_op("relu", ab_cuda_prepare_plain, relu_forward, relu_backward);

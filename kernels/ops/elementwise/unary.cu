@@ -1,6 +1,8 @@
 // gelu, silu, tanh and sigmoid on CUDA, element-wise.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     *workspace_bytes = *state_bytes = 0;
@@ -73,6 +75,8 @@ static ab_status tanh_backward(const ab_exec *exec, ab_op_io *io) {
 static ab_status sigmoid_backward(const ab_exec *exec, ab_op_io *io) {
     return gradient<logistic>(exec, io, io->out);
 }
+
+} // namespace
 
 const ab_op ab_cuda_gelu = ab_cuda_op("gelu", prepare, gelu_forward, gelu_backward);
 const ab_op ab_cuda_silu = ab_cuda_op("silu", prepare, forward<silu>, silu_backward);

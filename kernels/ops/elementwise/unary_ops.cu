@@ -3,6 +3,8 @@
 
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 template <typename F> struct value_of {
     ab_scalars s;
     __device__ float operator()(float x, float) const { return F::value(x, s); }
@@ -43,11 +45,15 @@ template <typename F> static ab_status backward(const ab_exec *exec, ab_op_io *i
 #define READS_in(io) (io)->in[0]
 #define READS_out(io) (io)->out
 
+} // namespace
+
 #define AB_UNARY(id, reads, attributes)                                                                      \
+    namespace {                                                                                              \
     struct id##_formulas {                                                                                   \
         static __device__ float value(float x, ab_scalars s) { return ab_##id##_value(x, s); }               \
         static __device__ float slope(float v, ab_scalars s) { return ab_##id##_slope(v, s); }               \
     };                                                                                                       \
+    }                                                                                                        \
     static ab_status id##_backward(const ab_exec *exec, ab_op_io *io) {                                      \
         return backward<id##_formulas>(exec, io, READS_##reads(io));                                         \
     }                                                                                                        \

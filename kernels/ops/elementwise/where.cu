@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+namespace {
+
 struct mask {
     const int32_t *ids;
     ab_span numbers; // floating mask; NULL ids and numbers: causal
@@ -131,6 +133,8 @@ static ab_status fill_backward(const ab_exec *exec, ab_op_io *io) {
     AB_TRY(pass(exec, io, io->din[0], io->in[1], false));
     return no_gradient(exec, io->din[1]);
 }
+
+} // namespace
 
 const ab_op ab_cuda_where = ab_cuda_op("where", prepare, where_forward, where_backward);
 const ab_op ab_cuda_masked_fill = ab_cuda_op("masked_fill", prepare, fill_forward, fill_backward);

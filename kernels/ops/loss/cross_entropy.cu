@@ -4,6 +4,8 @@
 #include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_fold.cuh"
 
+namespace {
+
 enum { ROW_THREADS = 128 };
 
 struct loss_rows {
@@ -166,9 +168,9 @@ static ab_status losses(const ab_exec *exec, const ab_op_io *io, const loss_rows
     if (ab_cuda_floats(io, "weight").value && !io->state)
         return ab_fail(AB_DEVICE, "cross_entropy: the class weights did not reach the GPU");
     unsigned blocks = static_cast<unsigned>(l.rows < 65535 ? l.rows : 65535);
-    row_losses<<<blocks, ROW_THREADS, 0, stream>>>(l, result);
+    AB_CUDA_LAUNCH(row_losses, blocks, ROW_THREADS, 0, stream, l, result);
     AB_TRY(ab_cuda_launched("cross_entropy_rows"));
-    total_loss<<<1, ROW_THREADS, 0, stream>>>(result, l.rows, l.summed, totals_in(exec, l), out);
+    AB_CUDA_LAUNCH(total_loss, 1, ROW_THREADS, 0, stream, result, l.rows, l.summed, totals_in(exec, l), out);
     return ab_cuda_launched("cross_entropy_total");
 }
 
@@ -193,5 +195,7 @@ static ab_op descriptor() {
     op.bind = bind;
     return op;
 }
+
+} // namespace
 
 const ab_op ab_cuda_cross_entropy = descriptor();

@@ -3,6 +3,8 @@
 
 #include "kernels/cuda/cuda_fold.cuh"
 
+namespace {
+
 static ab_fold fold_of(const ab_op_io *io) {
     return ab_fold_of(&io->in[0]->shape, (1u << io->in[0]->shape.ndim) - 1u);
 }
@@ -54,12 +56,16 @@ template <typename F> static ab_status backward(const ab_exec *exec, ab_op_io *i
     return gradient<F, 1>(exec, io);
 }
 
+} // namespace
+
 #define AB_POINTWISE(id)                                                                                     \
+    namespace {                                                                                              \
     struct id##_formulas {                                                                                   \
         static __device__ float value(float x, float t) { return ab_##id##_value(x, t); }                    \
         static __device__ float by_x(float x, float t) { return ab_##id##_by_x(x, t); }                      \
         static __device__ float by_t(float x, float t) { return ab_##id##_by_t(x, t); }                      \
     };                                                                                                       \
+    }                                                                                                        \
     const ab_op ab_cuda_##id = ab_cuda_op(#id, prepare, forward<id##_formulas>, backward<id##_formulas>);
 #include "kernels/ops/loss/pointwise.def"
 #undef AB_POINTWISE

@@ -1,6 +1,8 @@
 // concat on CUDA: one thread per element of the result.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 // Of every `run` elements of the result, those from first[k] on belong to input k.
 struct joined {
     ab_span from[AB_MAX_INPUTS];
@@ -54,5 +56,7 @@ static ab_status concat_backward(const ab_exec *exec, ab_op_io *io) {
     }
     return AB_OK;
 }
+
+} // namespace
 
 const ab_op ab_cuda_concat = ab_cuda_op("concat", ab_cuda_prepare_plain, concat_forward, concat_backward);

@@ -3,6 +3,8 @@
 // (an error on the CPU) gives NaN and no gradient.
 #include "kernels/cuda/cuda_fold.cuh"
 
+namespace {
+
 enum { RANK_THREADS = 256, SCAN_THREADS = 1024, ROW_THREADS = 128 };
 
 struct lookup {
@@ -125,12 +127,13 @@ __global__ static void sum_rows(lookup l, ab_span dout, ab_span dtable) {
 static ab_status sort_positions(const lookup &l) {
     cudaStream_t stream = ab_cuda_context()->stream;
     AB_CUDA_TRY(cudaMemsetAsync(l.count, 0, static_cast<size_t>(l.rows) * sizeof(int32_t), stream));
-    rank_positions<<<static_cast<unsigned>((l.positions + RANK_THREADS - 1) / RANK_THREADS), RANK_THREADS, 0,
-                     stream>>>(l);
+    AB_CUDA_LAUNCH(rank_positions, static_cast<unsigned>((l.positions + RANK_THREADS - 1) / RANK_THREADS),
+                   RANK_THREADS, 0, stream, l);
     AB_TRY(ab_cuda_launched("embedding_rank"));
-    scan_counts<<<1, SCAN_THREADS, 0, stream>>>(l);
+    AB_CUDA_LAUNCH(scan_counts, 1, SCAN_THREADS, 0, stream, l);
     AB_TRY(ab_cuda_launched("embedding_scan"));
-    list_positions<<<ab_cuda_blocks(l.positions, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream>>>(l);
+    AB_CUDA_LAUNCH(list_positions, ab_cuda_blocks(l.positions, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream,
+                   l);
     return ab_cuda_launched("embedding_list");
 }
 
@@ -141,9 +144,11 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     unsigned blocks = static_cast<unsigned>(l.rows < 65535 ? l.rows : 65535);
     AB_TRY(sort_positions(l));
     return ab_cuda_emit(exec, io->dparam[0], [=](ab_span dtable) {
-        sum_rows<<<blocks, ROW_THREADS, 0, ab_cuda_context()->stream>>>(l, dout, dtable);
+        AB_CUDA_LAUNCH(sum_rows, blocks, ROW_THREADS, 0, ab_cuda_context()->stream, l, dout, dtable);
         return ab_cuda_launched("embedding_rows");
     });
 }
+
+} // namespace
 
 const ab_op ab_cuda_embedding = ab_cuda_op("embedding", prepare, forward, backward);

@@ -1,6 +1,8 @@
 // flatten on CUDA: to torch's channels-first order.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 // out[i] = in[source index of i]: {N, rows, columns} to {N, columns, rows}.
 struct transposed {
     ab_span in;
@@ -30,5 +32,7 @@ static ab_status flatten_backward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->din[0],
                         [=](ab_span din) { return ab_launch_each(back, din, n, "flatten_backward"); });
 }
+
+} // namespace
 
 const ab_op ab_cuda_flatten = ab_cuda_op("flatten", ab_cuda_prepare_plain, flatten_forward, flatten_backward);

@@ -1,6 +1,8 @@
 // permute and transpose on CUDA: one thread per element of the result, read through a strided view.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 struct viewed {
     ab_span from;
     ab_strided view;
@@ -58,6 +60,8 @@ static ab_status transpose_backward(const ab_exec *exec, ab_op_io *io) {
     transpose_order(io, io->dout->shape.ndim, order);
     return move(exec, io->din[0], io->dout, order);
 }
+
+} // namespace
 
 const ab_op ab_cuda_permute = ab_cuda_op("permute", ab_cuda_prepare_plain, permute_forward, permute_backward);
 const ab_op ab_cuda_transpose =

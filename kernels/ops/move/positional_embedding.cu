@@ -1,6 +1,8 @@
 // positional_embedding on CUDA: sums in batch order.
 #include "kernels/cuda/cuda_fold.cuh"
 
+namespace {
+
 struct positions {
     int64_t batch, tokens, dim, extra, rows; // tokens of the input; extra: 1 with a class token
 };
@@ -68,6 +70,8 @@ static ab_status position_backward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->din[0],
                         [=](ab_span din) { return ab_launch_each(pass, din, n, "positions_backward"); });
 }
+
+} // namespace
 
 const ab_op ab_cuda_positional_embedding =
     ab_cuda_op("positional_embedding", ab_cuda_prepare_plain, position_forward, position_backward);

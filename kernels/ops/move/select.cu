@@ -1,6 +1,8 @@
 // select on CUDA: one thread per element of the result.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 // A tensor as [outer, size, inner], selecting `index`.
 struct selected {
     ab_span from;
@@ -40,5 +42,7 @@ static ab_status select_backward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->din[0],
                         [=](ab_span din) { return ab_launch_each(f, din, n, "select_backward"); });
 }
+
+} // namespace
 
 const ab_op ab_cuda_select = ab_cuda_op("select", ab_cuda_prepare_plain, select_forward, select_backward);

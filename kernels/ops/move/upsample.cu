@@ -2,6 +2,8 @@
 // row.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 struct enlarged {
     ab_span from; // backward: of the large image
     int64_t height, width, channels, factor[2];
@@ -46,6 +48,8 @@ static ab_status upsample_backward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->din[0],
                         [=](ab_span din) { return ab_launch_each(f, din, n, "upsample_backward"); });
 }
+
+} // namespace
 
 const ab_op ab_cuda_upsample =
     ab_cuda_op("upsample", ab_cuda_prepare_plain, upsample_forward, upsample_backward);

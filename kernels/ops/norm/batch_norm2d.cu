@@ -3,6 +3,8 @@
 // the cancellation is below fp32 precision.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 // A block sums BN_ROWS rows of 32 channels, with eight threads per channel.
 enum { BN_ROWS = 512, BN_COLUMNS = 32, BN_THREADS = 8 };
 
@@ -79,8 +81,8 @@ __global__ static void partial_pairs(ab_span x, ab_span dy, const float *mean, i
 static ab_status sum_pairs(const bn_sizes &s, ab_span x, ab_span dy, const float *mean, double *partial) {
     dim3 grid(static_cast<unsigned>((s.channels + BN_COLUMNS - 1) / BN_COLUMNS),
               static_cast<unsigned>(s.parts));
-    partial_pairs<<<grid, dim3(BN_COLUMNS, BN_THREADS), 0, ab_cuda_context()->stream>>>(x, dy, mean, s.rows,
-                                                                                        s.channels, partial);
+    AB_CUDA_LAUNCH(partial_pairs, grid, dim3(BN_COLUMNS, BN_THREADS), 0, ab_cuda_context()->stream, x, dy,
+                   mean, s.rows, s.channels, partial);
     return ab_cuda_launched("batch_norm_sums");
 }
 
@@ -227,7 +229,7 @@ static bn_channel channel_of(const ab_exec *exec, const ab_op_io *io) {
 
 template <typename K> static ab_status each_channel(K kernel, const bn_channel &k, const char *what) {
     unsigned blocks = static_cast<unsigned>((k.s.channels + AB_CUDA_THREADS - 1) / AB_CUDA_THREADS);
-    kernel<<<blocks, AB_CUDA_THREADS, 0, ab_cuda_context()->stream>>>(k);
+    AB_CUDA_LAUNCH(kernel, blocks, AB_CUDA_THREADS, 0, ab_cuda_context()->stream, k);
     return ab_cuda_launched(what);
 }
 
@@ -262,6 +264,8 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
                         : ab_launch_each(scaled, din, n, "batch_norm_backward");
     });
 }
+
+} // namespace
 
 const ab_op ab_cuda_batch_norm2d = ab_cuda_op("batch_norm2d", prepare, forward, backward);
 const ab_op ab_cuda_batch_norm1d = ab_cuda_op("batch_norm1d", prepare, forward, backward);

@@ -2,6 +2,8 @@
 // over the pixels for the gradient sums.
 #include "kernels/cuda/cuda_fold.cuh"
 
+namespace {
+
 enum { GROUP_THREADS = 256 };
 
 struct gn_args {
@@ -87,8 +89,8 @@ __global__ static void group_statistics(gn_args a) {
 
 static ab_status measure(const gn_args &a) {
     int64_t n = a.images * a.groups;
-    group_statistics<<<static_cast<unsigned>(n < 65535 ? n : 65535), GROUP_THREADS, 0,
-                       ab_cuda_context()->stream>>>(a);
+    AB_CUDA_LAUNCH(group_statistics, static_cast<unsigned>(n < 65535 ? n : 65535), GROUP_THREADS, 0,
+                   ab_cuda_context()->stream, a);
     return ab_cuda_launched("group_statistics");
 }
 
@@ -169,8 +171,8 @@ struct param_gradient {
 
 static ab_status input_gradient(const ab_exec *exec, ab_op_io *io, const gn_args &a, const channel_sums &sum,
                                 const channel_sums &dot) {
-    group_factors<<<ab_cuda_blocks(a.images * a.groups, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
-                    ab_cuda_context()->stream>>>(a, sum, dot);
+    AB_CUDA_LAUNCH(group_factors, ab_cuda_blocks(a.images * a.groups, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
+                   ab_cuda_context()->stream, a, sum, dot);
     AB_TRY(ab_cuda_launched("group_factors"));
     gn_gradient f = {a};
     int64_t n = ab_cuda_count(io->din[0]);
@@ -197,5 +199,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     }
     return io->din[0] ? input_gradient(exec, io, a, sum, dot) : AB_OK;
 }
+
+} // namespace
 
 const ab_op ab_cuda_group_norm = ab_cuda_op("group_norm", prepare, forward, backward);

@@ -1,6 +1,8 @@
 // layer_norm and rms_norm on CUDA: one block per row.
 #include "kernels/cuda/cuda_rows.cuh"
 
+namespace {
+
 struct norm_args {
     ab_cuda_rows s;
     bool centred; // rms_norm: mean 0
@@ -127,7 +129,8 @@ static bool is_saved(const ab_op_io *io, bool centred) { return io->saved[0] && 
 
 template <bool CENTRED> static ab_status norm_forward(const ab_exec *exec, ab_op_io *io) {
     norm_args a = norm_of(exec, io, CENTRED);
-    row_statistics<<<ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, ab_cuda_context()->stream>>>(a);
+    AB_CUDA_LAUNCH(row_statistics, ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, ab_cuda_context()->stream,
+                   a);
     AB_TRY(ab_cuda_launched("norm_statistics"));
     norm_value f = {a};
     int64_t n = ab_cuda_count(io->out);
@@ -153,18 +156,21 @@ template <bool CENTRED> static ab_status norm_backward(const ab_exec *exec, ab_o
     float *g_mean = static_cast<float *>(exec->workspace), *gx_mean = g_mean + a.s.rows;
     cudaStream_t stream = ab_cuda_context()->stream;
     if (!is_saved(io, CENTRED)) {
-        row_statistics<<<ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, stream>>>(a);
+        AB_CUDA_LAUNCH(row_statistics, ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, stream, a);
         AB_TRY(ab_cuda_launched("norm_statistics"));
     }
     AB_TRY(norm_param_gradients(exec, io, a));
     if (!io->din[0]) return AB_OK;
-    gradient_sums<<<ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, stream>>>(a, g_mean, gx_mean);
+    AB_CUDA_LAUNCH(gradient_sums, ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, stream, a, g_mean,
+                   gx_mean);
     AB_TRY(ab_cuda_launched("norm_sums"));
     norm_gradient f = {a, g_mean, gx_mean};
     int64_t n = ab_cuda_count(io->din[0]);
     return ab_cuda_emit(exec, io->din[0],
                         [=](ab_span din) { return ab_launch_each(f, din, n, "norm_backward"); });
 }
+
+} // namespace
 
 const ab_op ab_cuda_layer_norm =
     ab_cuda_op("layer_norm", prepare_norm, norm_forward<true>, norm_backward<true>);

@@ -2,6 +2,8 @@
 #include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_rows.cuh"
 
+namespace {
+
 struct softmax_row {
     float shift, factor; // log_softmax: the log of the sum instead of its inverse
 };
@@ -70,8 +72,8 @@ template <bool LOGARITHM> static ab_status softmax_forward(const ab_exec *exec, 
     ab_cuda_rows s = ab_cuda_rows_of(&io->in[0]->shape);
     softmax_row *row = static_cast<softmax_row *>(exec->workspace);
     ab_span x = ab_cuda_span(io->in[0]);
-    softmax_sums<<<ab_cuda_row_blocks(s), AB_CUDA_ROW_THREADS, 0, ab_cuda_context()->stream>>>(
-        s, x, LOGARITHM, row);
+    AB_CUDA_LAUNCH(softmax_sums, ab_cuda_row_blocks(s), AB_CUDA_ROW_THREADS, 0, ab_cuda_context()->stream, s,
+                   x, LOGARITHM, row);
     AB_TRY(ab_cuda_launched("softmax_sums"));
     softmax_value f = {x, s.n, row, LOGARITHM};
     int64_t n = ab_cuda_count(io->out);
@@ -83,14 +85,16 @@ template <bool LOGARITHM> static ab_status softmax_backward(const ab_exec *exec,
     ab_cuda_rows s = ab_cuda_rows_of(&io->out->shape);
     float *dot = static_cast<float *>(exec->workspace);
     ab_span y = ab_cuda_span(io->out), dy = ab_cuda_span(io->dout);
-    softmax_dots<<<ab_cuda_row_blocks(s), AB_CUDA_ROW_THREADS, 0, ab_cuda_context()->stream>>>(
-        s, y, dy, LOGARITHM, dot);
+    AB_CUDA_LAUNCH(softmax_dots, ab_cuda_row_blocks(s), AB_CUDA_ROW_THREADS, 0, ab_cuda_context()->stream, s,
+                   y, dy, LOGARITHM, dot);
     AB_TRY(ab_cuda_launched("softmax_dots"));
     softmax_gradient f = {y, dy, s.n, dot, LOGARITHM};
     int64_t n = ab_cuda_count(io->din[0]);
     return ab_cuda_emit(exec, io->din[0],
                         [=](ab_span din) { return ab_launch_each(f, din, n, "softmax_backward"); });
 }
+
+} // namespace
 
 const ab_op ab_cuda_softmax =
     ab_cuda_op("softmax", prepare_softmax, softmax_forward<false>, softmax_backward<false>);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+namespace {
+
 enum { RESULT, BY_A, BY_B, PRODUCTS };
 
 struct geometry {
@@ -212,5 +214,7 @@ static ab_op descriptor() {
     op.describe = describe;
     return op;
 }
+
+} // namespace
 
 const ab_op ab_cuda_matmul = descriptor();

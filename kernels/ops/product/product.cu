@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+namespace {
+
 static const int64_t weight_parts = 64; // partial sums of a weight gradient
 
 struct product_state {
@@ -75,8 +77,8 @@ static size_t part_bytes(const ab_conv *c) {
 static ab_status own_weights(const ab_conv *c, ab_span in, ab_span dout, void *workspace, ab_span dweight) {
     int64_t n = weight_count(c), parts = part_count(c);
     double *partial = static_cast<double *>(workspace);
-    own_weight_parts<<<ab_cuda_blocks(n * parts, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
-                       ab_cuda_context()->stream>>>(*c, in, dout, n, parts, partial);
+    AB_CUDA_LAUNCH(own_weight_parts, ab_cuda_blocks(n * parts, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
+                   ab_cuda_context()->stream, *c, in, dout, n, parts, partial);
     AB_TRY(ab_cuda_launched("conv_weight_parts"));
     join_parts join = {partial, n, parts};
     return ab_launch_each(join, dweight, n, "conv_weight_join");
@@ -320,6 +322,8 @@ static ab_op descriptor(const char *name, ab_cuda_prepare prepare_op) {
     op.describe = describe;
     return op;
 }
+
+} // namespace
 
 const ab_op ab_cuda_linear = descriptor("linear", prepare_linear);
 const ab_op ab_cuda_conv2d = descriptor("conv2d", prepare_conv);

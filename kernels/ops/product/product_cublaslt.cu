@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+namespace {
 struct blas_product {
     ab_cuda_product base; // must be the first member
     ab_pass_kind kind;
     ab_cuda_gemm_plan *plan;
 };
+} // namespace
 
 static void destroy(ab_cuda_product *base) {
     blas_product *p = reinterpret_cast<blas_product *>(base);

@@ -11,6 +11,7 @@
 
 enum { CANDIDATES = 8, MOST_WORKSPACE = 256 << 20 };
 
+namespace {
 struct dnn_product {
     ab_cuda_product base; // must be the first member
     ab_cuda_product_spec spec;
@@ -21,6 +22,7 @@ struct dnn_product {
     int algorithm;
     bool fused; // bias and rounding in one call
 };
+} // namespace
 
 bool ab_cuda_dnn_packs(const ab_conv *conv) {
     const ab_window *w = &conv->window;
@@ -126,6 +128,7 @@ static ab_status describe_convolution(dnn_product *p) {
 
 // ---- selection ----------------------------------------------------------------------------------
 
+namespace {
 // Results of the three heuristics for one algorithm.
 struct candidate {
     int algorithm;
@@ -134,6 +137,7 @@ struct candidate {
     bool deterministic;
     cudnnMathType_t math;
 };
+} // namespace
 
 template <typename P> static int take(const P *found, int count, candidate *list) {
     for (int i = 0; i < count; i++)

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+namespace {
+
 enum { W_IH, W_HH, B_IH, B_HH, WEIGHTS };
 enum { BY_INPUT, BY_STATE, TO_STATE, TO_INPUT, TO_W_IH, TO_W_HH, PRODUCTS };
 // fp32 arrays in the workspace; DGATES: pre-activation gate gradients.
@@ -224,8 +226,8 @@ static ab_status forward_into(const run &x, const ab_op_io *io, ab_span out) {
     for (int64_t t = 0; t < r.steps; t++) {
         if (t > 0)
             AB_TRY(multiply(x, BY_STATE, r.array[STATE], r.array[W_HIDDEN], r.array[GATES] + t * wide, 1.0f));
-        forward_step<<<ab_cuda_blocks(r.batch * r.hidden, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
-                       ab_cuda_context()->stream>>>(r, out, x.type, t);
+        AB_CUDA_LAUNCH(forward_step, ab_cuda_blocks(r.batch * r.hidden, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
+                       ab_cuda_context()->stream, r, out, x.type, t);
         AB_TRY(ab_cuda_launched("recurrent_step"));
     }
     return AB_OK;
@@ -300,7 +302,8 @@ static ab_status gate_gradients(const run &x, const ab_op_io *io) {
         if (t + 1 < r.steps)
             AB_TRY(multiply(x, TO_STATE, r.array[DGATES] + (t + 1) * wide, r.array[W_HIDDEN], r.array[STATE],
                             1.0f));
-        backward_step<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream>>>(r, out, t);
+        AB_CUDA_LAUNCH(backward_step, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream, r, out,
+                       t);
         AB_TRY(ab_cuda_launched("recurrent_step_backward"));
     }
     return AB_OK;
@@ -357,6 +360,8 @@ template <bool LSTM> static ab_op descriptor(const char *name) {
     op.describe = describe;
     return op;
 }
+
+} // namespace
 
 const ab_op ab_cuda_lstm = descriptor<true>("lstm");
 const ab_op ab_cuda_rnn = descriptor<false>("rnn");

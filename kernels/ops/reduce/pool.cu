@@ -2,6 +2,8 @@
 // have a fixed order.
 #include "kernels/cuda/cuda_ops.cuh"
 
+namespace {
+
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     *workspace_bytes = *state_bytes = 0;
@@ -101,6 +103,8 @@ static ab_status global_backward(const ab_exec *exec, ab_op_io *io) {
     if (!io->din[0]) return AB_OK;
     return spread(exec, io, whole_image(&io->din[0]->shape), true);
 }
+
+} // namespace
 
 const ab_op ab_cuda_max_pool2d = ab_cuda_op("max_pool2d", prepare, max_forward, max_backward);
 const ab_op ab_cuda_avg_pool2d = ab_cuda_op("avg_pool2d", prepare, average_forward, average_backward);

@@ -1,6 +1,8 @@
 // sum, mean and max over dimensions on CUDA, summed in double in a fixed order.
 #include "kernels/cuda/cuda_fold.cuh"
 
+namespace {
+
 static unsigned axes_of(const ab_op_io *io) {
     ab_ints dim = ab_cuda_ints(io, "dim");
     int ndim = io->in[0]->shape.ndim;
@@ -97,6 +99,8 @@ static ab_status max_backward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->din[0],
                         [=](ab_span din) { return ab_launch_each(f, din, n, "max_backward"); });
 }
+
+} // namespace
 
 const ab_op ab_cuda_sum = ab_cuda_op("sum", prepare, sum_forward, sum_backward);
 const ab_op ab_cuda_mean = ab_cuda_op("mean", prepare, mean_forward, mean_backward);

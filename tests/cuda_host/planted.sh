@@ -1,0 +1,72 @@
+# Mistakes planted in copies of the CUDA sources: the emulated tests must fail on each. A plant is a change by
+# sed, the source that is compiled again with it, and the test that must notice. Usage: planted.sh few|all
+# From CMake: EMULATED (folder of the emulated plugin, with objects.txt and flags.txt), TESTS (folder of the
+# tests), SOURCE (the tree), CXX.
+set -u
+which=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+count=0
+
+# plant NAME CHANGED-FILE SED-PROGRAM COMPILED-SOURCE TEST
+plant() {
+    name=$1 changed=$2 program=$3 source=$4 test=$5
+    count=$((count + 1))
+    mkdir -p "$work/$name/$(dirname "$changed")" "$work/$name/$(dirname "$source")"
+    cp "$SOURCE/$source" "$work/$name/$source"
+    sed "$program" "$SOURCE/$changed" >"$work/$name/$changed"
+    if cmp -s "$SOURCE/$changed" "$work/$name/$changed"; then
+        echo "$name: the change finds nothing to change in $changed"
+        failures=$((failures + 1))
+        return
+    fi
+    # shellcheck disable=SC2046 # lists of words
+    if ! "$CXX" -x c++ -I"$work/$name" $(cat "$EMULATED/flags.txt") -w -c "$work/$name/$source" \
+        -o "$work/$name/object.o" ||
+        ! "$CXX" -shared -o "$work/$name/libampbench_cuda.so" "$work/$name/object.o" \
+            $(grep -v "/$source.o\$" "$EMULATED/objects.txt") -ldl; then
+        echo "$name: the changed source does not compile"
+        failures=$((failures + 1))
+        return
+    fi
+    AMPBENCH_PLUGIN_DIR=$work/$name LD_LIBRARY_PATH=$EMULATED:${LD_LIBRARY_PATH:-} timeout 120 \
+        "$TESTS/$test" >"$work/$name/log" 2>&1
+    code=$?
+    if [ $code -eq 0 ] || [ $code -eq 77 ]; then
+        echo "$name: $test did not notice (status $code)"
+        failures=$((failures + 1))
+    else
+        echo "$name: $test ended with $code: $(grep -m1 -E '^emulated:|ERROR' "$work/$name/log")"
+    fi
+}
+
+gemm=kernels/cuda/cuda_gemm.cu
+census=kernels/census/census.cu
+plant missing-barrier $gemm '/load_tile(&b, p.b/,/add_tile/s/__syncthreads();//' $gemm test_gpu_ops_matmul
+plant race-in-a-reduction $census '/part\[threadIdx.x + half\]/{n;d}' $census test_gpu_device
+if [ "$which" = all ]; then
+    ops=kernels/cuda/cuda_ops.cuh
+    plant off-by-one-at-odd-sizes $ops 's/i = packs \* AB_PACK + thread;/i = packs * AB_PACK + thread + 1;/' \
+        kernels/ops/elementwise/unary.cu test_gpu_ops_activations
+    plant wrong-shuffle-width kernels/cuda/cuda_fold.cuh \
+        's/(0xffffffffu, x, step)/(0xffffffffu, x, step, 16)/' \
+        kernels/ops/norm/norm_rows.cu test_gpu_ops_norms
+    plant wrong-stride kernels/ops/product/matmul.cu \
+        's/s.step_b = which == BY_B ? g.m \* g.n/s.step_b = false ? 0/' \
+        kernels/ops/product/matmul.cu test_gpu_ops_matmul
+    plant missing-zeroing kernels/ops/move/embedding.cu '/cudaMemsetAsync(l.count/d' \
+        kernels/ops/move/embedding.cu test_gpu_ops_embedding
+    backend=kernels/cuda/backend/backend_cuda.cu
+    plant wrong-grid-bound $backend 's/(columns + SUM_COLUMNS - 1) \/ SUM_COLUMNS/columns \/ SUM_COLUMNS/' \
+        $backend test_gpu_ops_linear
+    plant swapped-axes kernels/ops/move/flatten.cu 's/there.columns, there.rows/there.rows, there.columns/' \
+        kernels/ops/move/flatten.cu test_gpu_ops_shape
+    plant double-atomics $census 's/atomicAdd(&other\[which\], 1u);/atomicAdd(\&other[which], 2u);/' $census \
+        test_gpu_device
+    plant int-overflow $census 's/unsigned \*bin, unsigned \*other/unsigned char *bin, unsigned char *other/
+s/__shared__ unsigned bin/__shared__ unsigned char bin/
+s/, 1u)/, static_cast<unsigned char>(1))/' $census test_gpu_device
+fi
+echo "$count planted, $failures not noticed"
+[ $failures -eq 0 ]

@@ -88,8 +88,8 @@ def megatron_scaler(path):
     zero, one = torch.tensor([0.0]), torch.tensor([1.0])
     with open(path, "w", encoding="utf-8") as out:
         for step, overflow in enumerate(pattern(3, 200, 0.03), 1):
-            scale = scaler.scale.item()
             scaler.update(one if overflow else zero)
+            scale = scaler.scale.item()  # printed after the step
             out.write(
                 f" [2026-01-01 00:00:{step % 60:02d}.000000] iteration {step:8d}/{200:8d} |"
                 f" consumed samples: {step * 8:12d} | elapsed time per iteration (ms): 10.0 |"

@@ -1,6 +1,6 @@
 /* `ampbench read`: what a training log says of losses, loss scales and skipped steps. */
 #include "bench/cmd/cmd.h"
-#include "bench/ingest/log/log.h"
+#include "bench/ingest/dialect/dialect.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
@@ -114,26 +114,46 @@ static void print_totals(const ab_log_totals *t) {
     if (t->norms) printf("  grad norms  %d, %d of them NaN or inf\n", t->norms, t->nonfinite_norms);
 }
 
-static ab_status write_json(const request *r) {
+/* The dialects that reproduce the scales. */
+static void print_dialects(const cJSON *dialects) {
+    const cJSON *fit;
+    if (!dialects) return;
+    if (cJSON_GetArraySize(dialects) == 0) puts("  scaler      none that is known has these scales");
+    cJSON_ArrayForEach(fit, dialects) {
+        ab_print(stdout, "  scaler      %s\n", ab_json_text(fit, "config", ""));
+    }
+}
+
+static ab_status write_json(const request *r, const cJSON *dialects) {
     cJSON *json = ab_log_json(&r->log, r->path, r->paths), *document = cJSON_CreateObject();
     cJSON_AddStringToObject(document, "schema", "ampbench-log");
     cJSON_AddStringToObject(document, "schema_version", "1.0");
+    if (dialects) cJSON_AddItemToObject(json, "dialects", cJSON_Duplicate(dialects, true));
     cJSON_AddItemToObject(document, "log", json);
     const ab_status status = ab_json_write_file(document, r->json);
     cJSON_Delete(document);
     return status;
 }
 
-static ab_status read_log(request *r) {
-    ab_log_order(r->path, r->paths);
-    AB_TRY(ab_log_read(&r->log, r->path, r->paths));
-    if (r->json) AB_TRY(write_json(r));
+static ab_status show(const request *r, const cJSON *dialects) {
+    if (r->json) AB_TRY(write_json(r, dialects));
     if (r->json && strcmp(r->json, "-") == 0) return AB_OK;
     const ab_log_totals totals = ab_log_total(&r->log);
     print_source(r);
     print_totals(&totals);
     if (r->log.histograms) printf("  histograms  %d\n", r->log.histograms);
+    print_dialects(dialects);
     return AB_OK;
+}
+
+static ab_status read_log(request *r) {
+    cJSON *dialects = NULL;
+    ab_log_order(r->path, r->paths);
+    AB_TRY(ab_log_read(&r->log, r->path, r->paths));
+    AB_TRY(ab_dialects_json(&r->log, &dialects));
+    const ab_status status = show(r, dialects);
+    cJSON_Delete(dialects);
+    return status;
 }
 
 ab_status ab_cmd_read(int argc, char **argv) {

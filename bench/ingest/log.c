@@ -1,5 +1,5 @@
 /* A training log, as a record: what its lines say and what they prove (bench/ingest/log). */
-#include "bench/ingest/log/log.h"
+#include "bench/ingest/dialect/dialect.h"
 #include "bench/ingest/ingest.h"
 #include "reports/record/result.h"
 
@@ -45,6 +45,9 @@ static ab_status as_record(const ab_log *log, const char *const *path, int paths
         cJSON_Delete(json);
         return ab_fail(AB_NO_MEMORY, "%s: out of memory", path[0]);
     }
+    cJSON *dialects;
+    AB_TRY(ab_dialects_json(log, &dialects));
+    if (dialects) cJSON_AddItemToObject(json, "dialects", dialects);
     return AB_OK;
 }
 

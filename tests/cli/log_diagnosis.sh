@@ -92,6 +92,14 @@ healthy megatron.log
 healthy deepspeed.log
 run read "$work/deepspeed.log"
 expect_text "$work/out" "; deepspeed in " "lines of deepspeed's own logger"
+run read "$work/torch.jsonl"
+expect_text "$work/out" "  scaler      torch:" "the scaler of torch's log"
+expect_text "$work/out" "window=20" "the window of torch's log"
+expect_no_text "$work/out" "  scaler      deepspeed" "the scaler of torch's log"
+run read "$work/megatron.log" --json -
+expect_text "$work/out" '"dialect": "megatron"' "the scaler of megatron-core's log"
+expect_text "$work/out" 'window=20' "the window of megatron-core's log"
+expect_no_text "$work/out" '"dialect": "torch"' "the scaler of megatron-core's log"
 for name in trainer_state.json trainer.log; do
     cp "$work/$name" "$work/hf.log"
     sick hf.log nan_hidden_by_log "6 lines have a loss of 0"

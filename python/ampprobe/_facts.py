@@ -66,14 +66,16 @@ class Finder:
     def layer(self, name: str, module: Any, inputs: list, outputs: list, torch: Any) -> None:
         """A module of a probed step has returned; tensors that it read and wrote."""
         if isinstance(module, torch.nn.MultiheadAttention):
-            self._masked(name, inputs, outputs)
+            self._masked(name, module, inputs, outputs)
         for label, buffer in module.named_buffers(recurse=False):
             if "freq" in label and buffer.dtype in (torch.float16, torch.bfloat16) and buffer.numel():
                 self._angles(name, buffer, inputs, outputs)
 
-    def _masked(self, name: str, inputs: list, outputs: list) -> None:
-        read = [tensor for tensor in inputs if tensor.is_floating_point()]
-        if outputs and all(bool(tensor.isfinite().all()) for tensor in read):
+    def _masked(self, name: str, module: Any, inputs: list, outputs: list) -> None:
+        read = [tensor for tensor in inputs if tensor.is_floating_point()] + list(module.parameters())
+        masks = [t for t in inputs if not t.is_floating_point() or bool((t == float("-inf")).any())]
+        read = [tensor for tensor in read if not any(tensor is mask for mask in masks)]
+        if outputs and masks and all(bool(tensor.isfinite().all()) for tensor in read):
             rows = int(outputs[0].isnan().any(dim=-1).sum())
             if rows:
                 self._tell("masked_rows", rows, name)

@@ -35,7 +35,10 @@ class _Hook:
     def __reduce__(self) -> tuple:
         return _Nothing, ()
 
-    def __call__(self, module: Any, inputs: Any, output: Any) -> None:
+    def __call__(self, module: Any, inputs: Any, *more: Any) -> None:
+        output = more[-1]
+        if len(more) > 1:  # keyword arguments, of an attention: its mask
+            inputs = (*inputs, more[0])
         torch = sys.modules["torch"]
         if torch.compiler.is_compiling():
             return
@@ -104,7 +107,8 @@ class Layers:
             for name, module in probed_modules(model, torch):
                 name = clean_name(name)
                 self.names.append(name)
-                self.handles.append(module.register_forward_hook(_Hook(self, name)))
+                named = isinstance(module, torch.nn.MultiheadAttention)
+                self.handles.append(module.register_forward_hook(_Hook(self, name), with_kwargs=named))
 
     def end(self) -> bool:
         """Takes the hooks off; whether any layer was seen."""

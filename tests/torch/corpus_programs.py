@@ -1,7 +1,7 @@
-"""Cases of the fault corpus (bench/corpus) as PyTorch programs: those whose cause a record shows without an O0.
+"""Cases of the fault corpus (bench/corpus) as PyTorch programs, of causes that a record shows without an O0.
 
-A program has the case's name, its kind of network, level, optimizer and mistake; sizes and data are this file's.
-Nothing here runs ampbench on the corpus: what it says of the case itself is the name of the case's file.
+A program has the case's name, its kind of network, level, optimizer and mistake; sizes and data are this
+file's. Nothing here runs ampbench on the corpus: what it says of the case is the name of the case's file.
 """
 
 from programs import BF16, F, FP16, net, samples, sgd, train

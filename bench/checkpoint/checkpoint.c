@@ -1,82 +1,18 @@
 /* Opens the files of a checkpoint and finds what is what in them. */
-#define _POSIX_C_SOURCE 200809L
 #include "bench/checkpoint/checkpoint.h"
 
-#include "kernels/core/text.h"
+#include "bench/tensorfile/folder.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-enum { MOST_FILES = 4096, DEPTH = 3, PATH_TEXT = 4096 };
 
 static ab_status no_memory(const char *path) { return ab_fail(AB_NO_MEMORY, "%s: out of memory", path); }
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
-static const char kinds[] = "*.safetensors|*.pt|*.pth|*.bin|*.ckpt";
-/* Tensor files that hold no state of the run. */
-static const char others[] = "rng_state*|random_states*|training_args.bin|zero_to_fp32*";
-
-static bool is_folder(const char *path) {
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-}
-
-static bool is_wanted(const char *name) {
-    return ab_checkpoint_matches(kinds, name) && !ab_checkpoint_matches(others, name);
-}
-
-typedef struct names {
-    char **path;
-    int count;
-} names;
-
-static ab_status add_path(names *list, const char *path) {
-    char **grown = realloc(list->path, (size_t)(list->count + 1) * sizeof *grown);
-    char *copy = ab_text_new("%s", path);
-    if (grown) list->path = grown;
-    if (!grown || !copy) {
-        free(copy);
-        return no_memory(path);
-    }
-    list->path[list->count++] = copy;
-    return AB_OK;
-}
-
-static ab_status list_folder(const char *path, int depth, names *list);
-
-static ab_status list_one(const char *folder, const char *name, int depth, names *list) {
-    char path[PATH_TEXT];
-    if (name[0] == '.' || !ab_text_fits(path, sizeof path, "%s/%s", folder, name)) return AB_OK;
-    if (is_folder(path)) return depth > 0 ? list_folder(path, depth - 1, list) : AB_OK;
-    if (!is_wanted(name)) return AB_OK;
-    if (list->count == MOST_FILES)
-        return ab_fail(AB_INPUT, "%s: expected at most %d tensor files, found more", folder, MOST_FILES);
-    return add_path(list, path);
-}
-
-static ab_status list_folder(const char *path, int depth, names *list) {
-    struct dirent **entry;
-    const int count = scandir(path, &entry, NULL, alphasort);
-    ab_status status = count < 0 ? ab_fail(AB_INPUT, "%s: cannot be read", path) : AB_OK;
-    for (int i = 0; i < count; i++) {
-        if (status == AB_OK) status = list_one(path, entry[i]->d_name, depth, list);
-        free(entry[i]);
-    }
-    if (count >= 0) free(entry);
-    return status;
-}
-
-static void free_names(names *list) {
-    for (int i = 0; i < list->count; i++) free(list->path[i]);
-    free(list->path);
-}
-
-static ab_status open_files(ab_checkpoint *c, const names *list) {
+static ab_status open_files(ab_checkpoint *c, const ab_tensor_paths *list) {
     c->file = calloc((size_t)list->count + 1, sizeof *c->file);
     if (!c->file) return no_memory(c->path);
     for (int i = 0; i < list->count; i++) {
@@ -91,15 +27,15 @@ static bool is_torch_file(const char *path) {
     FILE *file = fopen(path, "rb");
     const size_t n = file ? fread(start, 1, sizeof start, file) : 0;
     if (file) fclose(file);
-    return n == 2 && is_wanted(strrchr(path, '/') ? strrchr(path, '/') + 1 : path) &&
+    return n == 2 && ab_checkpoint_matches("*.pt|*.pth|*.bin|*.ckpt", path) &&
            (memcmp(start, "PK", 2) == 0 || start[0] == 0x80);
 }
 
 bool ab_checkpoint_recognise(const char *path) {
-    names list = {NULL, 0};
-    if (!is_folder(path)) return is_torch_file(path);
-    const bool found = list_folder(path, DEPTH, &list) == AB_OK && list.count > 0;
-    free_names(&list);
+    ab_tensor_paths list = {NULL, 0};
+    if (!ab_tensor_is_folder(path)) return is_torch_file(path);
+    const bool found = ab_tensor_paths_add(path, &list) == AB_OK && list.count > 0;
+    ab_tensor_paths_free(&list);
     return found;
 }
 
@@ -283,18 +219,18 @@ static ab_status find_all(ab_checkpoint *c) {
 }
 
 ab_status ab_checkpoint_open(const char *path, ab_checkpoint *checkpoint) {
-    names list = {NULL, 0};
+    ab_tensor_paths list = {NULL, 0};
     *checkpoint = (ab_checkpoint){.path = path,
                                   .scale = (double)NAN,
                                   .tracker = (double)NAN,
                                   .skipped = (double)NAN,
                                   .steps = (double)NAN};
-    ab_status status = is_folder(path) ? list_folder(path, DEPTH, &list) : add_path(&list, path);
+    ab_status status = ab_tensor_paths_add(path, &list);
     if (status == AB_OK && list.count == 0)
         status =
             ab_fail(AB_INPUT, "%s: expected .safetensors, .pt, .pth, .bin or .ckpt files, found none", path);
     if (status == AB_OK) status = open_files(checkpoint, &list);
-    free_names(&list);
+    ab_tensor_paths_free(&list);
     return status == AB_OK ? find_all(checkpoint) : status;
 }
 

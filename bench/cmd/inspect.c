@@ -35,7 +35,8 @@ static void print_help(void) {
          "bf16 and fp8\n"
          "would flush to zero, keep as subnormal numbers or let overflow, at any loss scale, and which "
          "scales would do.\n"
-         "Files are memory-mapped and may be larger than memory.\n");
+         "Files are memory-mapped and may be larger than memory. A folder stands for the tensor files in "
+         "it.\n");
     for (int i = 0; i < ab_tensor_reader_count(); i++)
         ab_print(stdout, "  %-22s%s\n", ab_tensor_reader_at(i)->suffix, ab_tensor_reader_at(i)->text);
     puts("\n"

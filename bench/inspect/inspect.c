@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* fnmatch */
 #include "bench/inspect/inspect.h"
 
+#include "bench/tensorfile/folder.h"
 #include "kernels/core/text.h"
 
 #include <fnmatch.h>
@@ -216,22 +217,38 @@ static ab_status check_patterns(const ab_inspect_request *request, const ab_insp
 
 /* ---- the selection --------------------------------------------------------------------------- */
 
+/* Folders stand for the tensor files in them. */
+static ab_status list_files(const ab_inspect_request *request, ab_tensor_paths *paths) {
+    for (int i = 0; i < request->files; i++) {
+        const int before = paths->count;
+        AB_TRY(ab_tensor_paths_add(request->file[i], paths));
+        if (paths->count == before)
+            return ab_fail(AB_INPUT, "%s: expected tensor files in the folder, found none", request->file[i]);
+    }
+    return AB_OK;
+}
+
+static ab_status open_paths(const ab_tensor_paths *paths, ab_inspect_selection *s) {
+    s->file = calloc((size_t)paths->count, sizeof *s->file);
+    if (!s->file) return ab_fail(AB_NO_MEMORY, "out of memory for %d files", paths->count);
+    for (int i = 0; i < paths->count; i++) {
+        ab_tensorfile *file = NULL;
+        AB_TRY(ab_tensorfile_open(paths->path[i], &file));
+        s->file[s->files++] = file;
+    }
+    return AB_OK;
+}
+
 static ab_status open_files(const ab_inspect_request *request, ab_inspect_selection *s) {
     if (request->files < 1) {
         ab_fail(AB_USAGE, "inspect: expected a file");
         return AB_USAGE;
     }
-    s->file = calloc((size_t)request->files, sizeof *s->file);
-    if (!s->file) {
-        ab_fail(AB_NO_MEMORY, "out of memory for %d files", request->files);
-        return AB_NO_MEMORY;
-    }
-    for (int i = 0; i < request->files; i++) {
-        ab_tensorfile *file = NULL;
-        AB_TRY(ab_tensorfile_open(request->file[i], &file));
-        s->file[s->files++] = file;
-    }
-    return AB_OK;
+    ab_tensor_paths paths = {NULL, 0};
+    ab_status status = list_files(request, &paths);
+    if (status == AB_OK) status = open_paths(&paths, s);
+    ab_tensor_paths_free(&paths);
+    return status;
 }
 
 /* Appends the selected tensors that are readable, or those that are not, from index `at` on; returns their

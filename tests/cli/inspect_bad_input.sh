@@ -34,7 +34,8 @@ refused "--json" "$good" --json "$work/none/x.json"
 refused "\"v2\" among 1" "$good" --tensor v2
 refused "nearest: v1" "$good" --tensor v12
 refused "cannot open" "$work/none.npy"
-refused "a directory" "$work"
+mkdir "$work/folder"
+refused "expected tensor files in the folder, found none" "$work/folder"
 
 printf 'PK\005\006\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >"$work/empty.npz"
 refused "expected .npy members, found none" "$work/empty.npz"

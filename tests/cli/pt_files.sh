@@ -19,6 +19,16 @@ expect_rc 0 "a tensor that shares its bytes"
 run inspect "$files/training.pt"
 expect_text "$work/out" 'not a tensor: argparse.Namespace (not executed)' "an object"
 
+# a folder is one set of tensors
+runs=$AMPBENCH_BUILD/tests/checkpoints/runs
+run inspect "$runs/deepspeed"
+expect_rc 0 "a folder"
+expect_text "$work/out" "8 tensors in 2 files" "a folder"
+mkdir "$work/none"
+run inspect "$work/none"
+expect_rc 2 "an empty folder"
+expect_text "$work/err" "expected tensor files in the folder, found none" "an empty folder"
+
 # nothing is executed
 printf '\200\002cos\nsystem\nX\003\0\0\0id!\205R.' >"$work/evil.pt"
 run inspect "$work/evil.pt"

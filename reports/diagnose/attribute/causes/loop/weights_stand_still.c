@@ -6,6 +6,8 @@
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
+#include <math.h>
+
 static bool find(const ab_case *c, ab_verdict *verdict) {
     const cJSON *since = ab_json_at(c->facts.document, "checkpoint.since");
     const double moved = ab_json_number(since, "moved", 0), elements = ab_json_number(since, "elements", 0);
@@ -25,7 +27,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
 
 static bool has_no_rate(const ab_case *c, const ab_verdict *verdict) {
     (void)verdict;
-    return ab_json_number(c->facts.document, "checkpoint.lr", 1) == 0;
+    return ab_json_number(c->facts.document, "checkpoint.lr", (double)NAN) == 0;
 }
 
 static const ab_refutation refuted_no_rate = {"the learning rate is 0: the schedule has ended", has_no_rate};

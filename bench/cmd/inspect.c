@@ -1,5 +1,6 @@
-/* `ampbench inspect FILE...`: census, what-if and loss-scale advice for tensors dumped from any framework. */
-#define _POSIX_C_SOURCE 200809L /* isatty, strdup */
+/* `ampbench inspect FILE...`: census, what-if and loss-scale advice for tensors dumped from any framework;
+ * what-if of the tensors that a result document recorded. */
+#define _POSIX_C_SOURCE 200809L /* fnmatch, isatty, strdup */
 
 #include "bench/inspect/inspect.h"
 #include "bench/cmd/cmd.h"
@@ -8,9 +9,12 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/files/lock.h"
+#include "reports/inspect/recorded.h"
 #include "reports/record/output.h"
+#include "reports/record/result.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -30,13 +34,21 @@ typedef struct request {
 } request;
 
 static void print_help(void) {
-    puts("usage: ampbench inspect FILE... [OPTION]...\n\n"
+    puts("usage: ampbench inspect FILE... [OPTION]...\n"
+         "       ampbench inspect RESULT.json [--format NAME,...] [--scale S] [--tensor GLOB] [--json "
+         "FILE]\n\n"
          "Counts the values of the tensors in FILEs by exponent, in one pass, and says which of them fp16, "
          "bf16 and fp8\n"
          "would flush to zero, keep as subnormal numbers or let overflow, at any loss scale, and which "
          "scales would do.\n"
          "Files are memory-mapped and may be larger than memory. A folder stands for the tensor files in "
-         "it.\n");
+         "it.
+"
+         "Of a result document it says the same of the tensors that its O0 recorded, from their exponents: "
+         "as
+"
+         "intervals, where a limit lies within an octave, because mantissas are not recorded.
+");
     for (int i = 0; i < ab_tensor_reader_count(); i++)
         ab_print(stdout, "  %-22s%s\n", ab_tensor_reader_at(i)->suffix, ab_tensor_reader_at(i)->text);
     puts("\n"
@@ -247,6 +259,50 @@ static ab_status inspect(const request *r, const ab_inspect_selection *selection
     return status;
 }
 
+/* ---- a result document ----------------------------------------------------------------------- */
+
+static bool is_document(const char *file) {
+    const char *dot = strrchr(file, '.');
+    return dot && strcmp(dot, ".json") == 0;
+}
+
+static bool is_picked(const void *context, const char *name) {
+    const request *r = context;
+    for (int i = 0; i < r->inspect.patterns; i++)
+        if (fnmatch(r->inspect.pattern[i], name, FNM_NOESCAPE) == 0) return true;
+    return r->inspect.patterns == 0;
+}
+
+static ab_status write_recorded(const request *r, const cJSON *document) {
+    cJSON *json = NULL;
+    ab_outfile out;
+    AB_TRY(ab_output_open("--json", r->json, &out));
+    ab_status status = ab_recorded_json(document, &r->inspect.question, is_picked, r, &json);
+    char *text = status == AB_OK ? cJSON_Print(json) : NULL;
+    if (status == AB_OK && !text) status = ab_fail(AB_NO_MEMORY, "inspect: out of memory");
+    if (text) fputs(text, out.stream);
+    if (text) fputc('\n', out.stream);
+    cJSON_free(text);
+    cJSON_Delete(json);
+    return ab_output_close("--json", &out, status);
+}
+
+static ab_status inspect_document(const request *r) {
+    cJSON *document = NULL;
+    if (r->inspect.files > 1)
+        return ab_fail(AB_USAGE, "inspect: expected one result document, or files of tensors, found %d files",
+                       r->inspect.files);
+    if (r->inspect.question.goal.ftz != AB_FTZ_NONE)
+        return ab_fail(AB_USAGE, "inspect: --ftz is for files of tensors, found a result document");
+    if (r->plot)
+        return ab_fail(AB_USAGE, "inspect: --plot is for files of tensors; see `ampbench report --plots`");
+    AB_TRY(ab_result_load(r->inspect.file[0], &document));
+    ab_status status = r->json ? write_recorded(r, document)
+                               : ab_recorded_print(document, &r->inspect.question, is_picked, r, stdout);
+    cJSON_Delete(document);
+    return status;
+}
+
 ab_status ab_cmd_inspect(int argc, char **argv) {
     request r = {
         .scale = "1", .ftz = "none", .color = "auto", .word = calloc(2 * (size_t)argc, sizeof *r.word)};
@@ -262,6 +318,10 @@ ab_status ab_cmd_inspect(int argc, char **argv) {
         goto out;
     }
     AB_TRY_GOTO(finish_request(&r, &color));
+    if (is_document(r.inspect.file[0])) {
+        status = inspect_document(&r);
+        goto out;
+    }
     AB_TRY_GOTO(ab_inspect_select(&r.inspect, &selection));
     AB_TRY_GOTO(ab_parallel_start(r.workers));
     status = inspect(&r, &selection, color);

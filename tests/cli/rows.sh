@@ -124,6 +124,27 @@ expect_no_text "$work/out" "not looked at" "skips"
 run report "$work/k/result.json" --html "$work/k/result.html"
 [ "$(grep -c 'above what fp16 holds</td>' "$work/k/result.html")" = "$skips" ] || fail "the page's skips"
 
+# Of a result document: what the probe counted in fp16, from values, is within the intervals from exponents.
+run --net lenet5 --data synthetic --steps 20 --rounds 1 --no-plots --no-floor --quiet --levels O0 \
+    --out "$work/x/result.json"
+run inspect "$work/x/result.json" --format fp16,fp8_e4m3 --scale 2^4
+expect_rc 0 "what-if of a document"
+expect_text "$work/out" "lenet5/O0/1/fp16/cpu/seed1: recorded values times 16" "what-if of a document"
+expect_text "$work/out" "fc3.weight.grad" "what-if of a document"
+run inspect "$work/x/result.json" --format fp16 --json "$work/x/what.json"
+expect_rc 0 "what-if as JSON"
+for tensor in fc1.weight.grad conv1.out.grad fc3.out.grad; do
+    counted=$(tr -d ' \n\t' <"$work/x/result.json" | grep -o "\"name\":\"$tensor\"[^}]*\"flushed\":[0-9]*" |
+        sed -n 's/.*://; 1p')
+    within=$(tr -d ' \n\t' <"$work/x/what.json" | grep -o "\"tensor\":\"$tensor\"[^]]*\]" |
+        sed 's/.*\[//; s/\]//')
+    checks=$((checks + 1))
+    [ -n "$counted" ] && [ "$counted" -ge "${within%,*}" ] && [ "$counted" -le "${within#*,}" ] ||
+        fail "$tensor: $counted flushed, $within from exponents"
+done
+run inspect "$work/x/result.json" --tensor nothing
+expect_rc 2 "no such tensor"
+
 run list levels --table
 expect_rc 0 "the table of levels"
 for level in O0 O1 O2 O3 torch:autocast mindspore:O2 deepspeed:fp16 megatron:fp16 keras:mixed_float16; do

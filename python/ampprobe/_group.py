@@ -80,10 +80,7 @@ class Group:
         def after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
             self.after_optimizer_step()
 
-        torch = sys.modules.get("torch")
-        if torch is not None:
-            before_step = torch.compiler.disable(before_step)
-            after_step = torch.compiler.disable(after_step)
+        before_step, after_step = _untraced(before_step), _untraced(after_step)
         optimizer = self.optimizer()
         return [optimizer.register_step_pre_hook(before_step), optimizer.register_step_post_hook(after_step)]
 
@@ -166,9 +163,9 @@ class Group:
         self.counted = True
         self.backwards = self.probe.backwards
         started = perf_counter()
-        self.refresh()
-        optimizer = self.optimizer()
-        self._read_lr(optimizer)
+        if self.plan or not self.step:  # a step that shows nothing needs no parameters
+            self.refresh()
+        self._read_lr(self.optimizer())
         self.probe.settle(self)
         exact = self.scale is None
         if self.parameters and self.plan & _abi.PLAN_GRADIENTS:
@@ -253,6 +250,7 @@ class Group:
 
     def _name_overflows(self) -> None:
         started = perf_counter()
+        self.refresh()
         keep = self._gather()
         ready = perf_counter()
         self.probe.record.gradients(self.index, self.table, _abi.CHECK)
@@ -422,6 +420,19 @@ class Group:
         self.plan = plan
         if self.index == 0:
             probe.begin_step(self.step, self.plan)
+
+
+def _untraced(function: Callable) -> Callable:
+    """A hook that torch.compile does not trace; torch.compiler.disable alone costs microseconds in eager."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return function
+    disabled, is_compiling = torch.compiler.disable(function), torch.compiler.is_compiling
+
+    def hook(*args: Any) -> Any:
+        return disabled(*args) if is_compiling() else function(*args)
+
+    return hook
 
 
 def _same(one: Any, other: Any) -> bool:

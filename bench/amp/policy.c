@@ -308,6 +308,14 @@ static ab_status set_ema_format(ab_policy *policy, const char *value) {
     return AB_OK;
 }
 
+/* What masters start from: `model`, the half weights as in apex, or the fp32 numbers they were rounded from.
+ */
+static ab_status set_masters_from(ab_policy *policy, const char *value) {
+    policy->keep.fp32_masters = strcmp(value, "fp32") == 0;
+    if (policy->keep.fp32_masters || strcmp(value, "model") == 0) return AB_OK;
+    return ab_fail(AB_USAGE, "%s masters_from: expected model or fp32, found '%s'", policy->option, value);
+}
+
 static ab_status set_math(ab_policy *policy, const char *value) {
     policy->tf32 = strcmp(value, "tf32") == 0;
     policy->tf32_set = true;
@@ -383,6 +391,9 @@ static const char *optimizer_state_of(const ab_policy *policy) {
 static const char *ema_format_of(const ab_policy *policy) {
     return policy->keep.ema_set ? policy->keep.ema_format->name : NULL;
 }
+static const char *masters_from_of(const ab_policy *policy) {
+    return policy->keep.fp32_masters ? "fp32" : NULL;
+}
 static const char *math_of(const ab_policy *policy) {
     return !policy->tf32_set ? NULL : policy->tf32 ? "tf32" : "ieee";
 }
@@ -408,6 +419,7 @@ static const property properties[] = {
     {"batch_norm_statistics", set_batch_norm_statistics, batch_norm_statistics_of},
     {"optimizer_state", set_optimizer_state, optimizer_state_of},
     {"ema_format", set_ema_format, ema_format_of},
+    {"masters_from", set_masters_from, masters_from_of},
     {"math", set_math, math_of},
     {"verbosity", set_verbosity, NULL},
     {"enabled", set_enabled, enabled_of},
@@ -451,7 +463,7 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
         AB_USAGE,
         "%s: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
         "master_weights, loss_scale, cast_model_outputs, num_losses, batch_norm_statistics, optimizer_state, "
-        "ema_format, math, verbosity, enabled)",
+        "ema_format, masters_from, math, verbosity, enabled)",
         policy->option, name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 

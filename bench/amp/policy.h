@@ -30,6 +30,7 @@ typedef struct ab_loss_scale {
 typedef struct ab_keep {
     bool micro_batches;            /* gradients of several batches are summed before a step */
     bool half_sums;                /* ... in the model's format although there are masters */
+    bool fp32_masters;             /* masters start from the weights before they were rounded to half */
     unsigned scalar_states;        /* bit i: optimizer state i is one fp32 number per parameter */
     const ab_format *state_format; /* of optimizer state; NULL: that of the corresponding weights */
     const ab_format *ema_format;   /* of averaged weights; NULL: none are kept */

@@ -94,6 +94,7 @@ static void add_policy(ab_digest *digest, const ab_cell_spec *cell) {
     add_integer(digest, "enabled", policy->enabled);
     add_format(digest, "state_format", policy->keep.state_format);
     add_format(digest, "ema_format", policy->keep.ema_format);
+    if (policy->keep.fp32_masters) add_integer(digest, "masters_from", 1);
 }
 
 static void add_scaler(ab_digest *digest, const ab_run_config *config, const ab_scaler_config *given) {
@@ -125,6 +126,7 @@ static void add_schedule(ab_digest *digest, const ab_recipe *recipe) {
                              rates->base_momentum, rates->max_momentum};
     add_text(digest, "schedule", recipe->schedule ? recipe->schedule->name : "");
     for (size_t i = 0; i < AB_COUNT_OF(values); i++) add_number(digest, "rates", values[i]);
+    if (rates->warmup_shift) add_integer(digest, "warmup_shift", rates->warmup_shift);
     add_integer(digest, "schedule_on_skip", recipe->schedule_on_skip);
 }
 

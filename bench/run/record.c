@@ -345,6 +345,7 @@ static cJSON *policy_part(const ab_policy *policy) {
     if (policy->batch_norm_statistics != AB_CAST_none)
         cJSON_AddStringToObject(object, "batch_norm_statistics",
                                 policy->batch_norm_statistics == AB_CAST_half ? policy->half->name : "fp32");
+    if (policy->keep.fp32_masters) cJSON_AddStringToObject(object, "masters_from", "fp32");
     if (policy->cast_model_outputs != AB_CAST_none)
         cJSON_AddStringToObject(object, "cast_model_outputs",
                                 policy->cast_model_outputs == AB_CAST_half ? policy->half->name : "fp32");

@@ -36,12 +36,12 @@ static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *na
     }
 }
 
-/* Stores `values` and reads the stored values back. */
+/* Stores `values`; masters get what was stored, or with masters_from=fp32 the values themselves. */
 static ab_status store(const ab_cell_memory *memory, const ab_plan_param *param, float *values) {
     ab_tensor *stored = &memory->tensor[param->stored];
     AB_TRY(ab_tensor_write(stored, values));
     if (param->master == AB_NONE) return AB_OK;
-    AB_TRY(ab_tensor_read(stored, values));
+    if (!memory->plan->policy.keep.fp32_masters) AB_TRY(ab_tensor_read(stored, values));
     return ab_tensor_write(&memory->tensor[param->master], values);
 }
 

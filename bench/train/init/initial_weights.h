@@ -1,5 +1,6 @@
 /* Initial weights: drawn from Philox by the parameter's name, or read from a file; then rounded to the
- * model's format. Masters start as fp32 copies of the rounded weights, as in apex. */
+ * model's format. Masters start as fp32 copies of the rounded weights, as in apex,
+ * or with masters_from=fp32 as the unrounded ones. */
 #ifndef AB_BENCH_TRAIN_INIT_INITIAL_WEIGHTS_H
 #define AB_BENCH_TRAIN_INIT_INITIAL_WEIGHTS_H
 

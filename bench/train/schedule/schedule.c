@@ -33,12 +33,19 @@ typedef struct key_row {
 #define ROW(name, integer, low, high)                                                                        \
     { #name, offsetof(ab_schedule_config, name), integer, low, high }
 static const key_row keys[] = {
-    ROW(total, true, 1, 1e12),         ROW(warmup, true, 0, 1e12),
-    ROW(warmup_start, false, 0, 1),    ROW(step_size, true, 1, 1e12),
-    ROW(gamma, false, 0, 1e9),         ROW(final, false, 0, 1e9),
-    ROW(power, false, 0, 1e3),         ROW(pct_start, false, 0, 1),
-    ROW(div_factor, false, 1e-9, 1e9), ROW(final_div_factor, false, 1e-9, 1e12),
-    ROW(base_momentum, false, 0, 1),   ROW(max_momentum, false, 0, 1),
+    ROW(total, true, 1, 1e12),
+    ROW(warmup, true, 0, 1e12),
+    ROW(warmup_start, false, 0, 1),
+    ROW(warmup_shift, true, 0, 1),
+    ROW(step_size, true, 1, 1e12),
+    ROW(gamma, false, 0, 1e9),
+    ROW(final, false, 0, 1e9),
+    ROW(power, false, 0, 1e3),
+    ROW(pct_start, false, 0, 1),
+    ROW(div_factor, false, 1e-9, 1e9),
+    ROW(final_div_factor, false, 1e-9, 1e12),
+    ROW(base_momentum, false, 0, 1),
+    ROW(max_momentum, false, 0, 1),
 };
 #undef ROW
 
@@ -150,7 +157,7 @@ ab_status ab_schedule_check(const ab_schedule *schedule, const ab_schedule_confi
 ab_schedule_point ab_schedule_rate(const ab_schedule *schedule, const ab_schedule_config *config,
                                    int64_t advanced) {
     if (advanced < config->warmup) {
-        double risen = (double)advanced / (double)config->warmup;
+        double risen = (double)(advanced + config->warmup_shift) / (double)config->warmup;
         double share = config->warmup_start + (1.0 - config->warmup_start) * risen;
         return (ab_schedule_point){config->lr * share, -1};
     }

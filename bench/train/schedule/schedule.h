@@ -13,17 +13,18 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_schedule_config {
-    double lr;                          /* the optimizer's: the maximum rate */
-    int64_t total;                      /* number of advances until the end; then the last rate is kept */
-    int64_t warmup;                     /* advances of the linear rise from warmup_start * lr */
-    double warmup_start;                /* 0: as in transformers */
-    int64_t step_size;                  /* of step */
-    double gamma;                       /* of step: factor every step_size advances */
-    double final;                       /* the rate at `total` */
-    double power;                       /* of polynomial */
-    double pct_start;                   /* of one_cycle: fraction of the cycle that rises */
-    double div_factor;                  /* of one_cycle: first rate is lr / div_factor */
-    double final_div_factor;            /* of one_cycle: last rate is the first / final_div_factor */
+    double lr;               /* the optimizer's: the maximum rate */
+    int64_t total;           /* number of advances until the end; then the last rate is kept */
+    int64_t warmup;          /* advances of the linear rise from warmup_start * lr */
+    double warmup_start;     /* 0: as in transformers */
+    int64_t warmup_shift;    /* 1: step t of the warm-up has share (t + 1) / warmup, not t / warmup */
+    int64_t step_size;       /* of step */
+    double gamma;            /* of step: factor every step_size advances */
+    double final;            /* the rate at `total` */
+    double power;            /* of polynomial */
+    double pct_start;        /* of one_cycle: fraction of the cycle that rises */
+    double div_factor;       /* of one_cycle: first rate is lr / div_factor */
+    double final_div_factor; /* of one_cycle: last rate is the first / final_div_factor */
     double base_momentum, max_momentum; /* of one_cycle: at the maximum rate, and at both ends */
 } ab_schedule_config;
 

@@ -8,5 +8,7 @@ static ab_schedule_point at(const ab_schedule_config *config, int64_t t, int64_t
 }
 
 extern const ab_schedule ab_schedule_constant;
-const ab_schedule ab_schedule_constant = {
-    .name = "constant", .text = "the learning rate as it is", .keys = " warmup warmup_start ", .at = at};
+const ab_schedule ab_schedule_constant = {.name = "constant",
+                                          .text = "the learning rate as it is",
+                                          .keys = " warmup warmup_start warmup_shift ",
+                                          .at = at};

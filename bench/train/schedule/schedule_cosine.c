@@ -13,5 +13,5 @@ extern const ab_schedule ab_schedule_cosine;
 const ab_schedule ab_schedule_cosine = {
     .name = "cosine",
     .text = "half a cosine to `final` (torch CosineAnnealingLR, transformers cosine)",
-    .keys = " total final warmup warmup_start ",
+    .keys = " total final warmup warmup_start warmup_shift ",
     .at = at};

@@ -11,5 +11,5 @@ extern const ab_schedule ab_schedule_linear;
 const ab_schedule ab_schedule_linear = {
     .name = "linear",
     .text = "a straight line to `final` (transformers linear, torch LinearLR)",
-    .keys = " total final warmup warmup_start ",
+    .keys = " total final warmup warmup_start warmup_shift ",
     .at = at};

@@ -13,5 +13,5 @@ extern const ab_schedule ab_schedule_polynomial;
 const ab_schedule ab_schedule_polynomial = {
     .name = "polynomial",
     .text = "a power of what is left, to `final` (torch PolynomialLR, transformers polynomial)",
-    .keys = " total final power warmup warmup_start ",
+    .keys = " total final power warmup warmup_start warmup_shift ",
     .at = at};

@@ -10,5 +10,5 @@ static ab_schedule_point at(const ab_schedule_config *config, int64_t t, int64_t
 extern const ab_schedule ab_schedule_step;
 const ab_schedule ab_schedule_step = {.name = "step",
                                       .text = "times gamma every step_size steps (torch StepLR)",
-                                      .keys = " step_size gamma warmup warmup_start ",
+                                      .keys = " step_size gamma warmup warmup_start warmup_shift ",
                                       .at = at};

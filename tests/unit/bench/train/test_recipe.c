@@ -58,6 +58,35 @@ static double gradient_distance(const ab_cell *a, const ab_cell *b) {
     return worst;
 }
 
+/* ---- masters ---------------------------------------------------------------------------------- */
+
+/* As in apex they are the half weights; with masters_from=fp32 they are O0's weights, bit by bit. */
+static void masters_start_from_rounded_or_unrounded_weights(void **state) {
+    (void)state;
+    static float fp32[MOST], master[2][MOST];
+    const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+    ab_net *net = pt_net(plain_ops);
+    const char *const sets[] = {NULL, "masters_from=fp32"};
+    ab_cell_config config = config_of(net, "O0", NULL);
+    ab_cell *cell = pt_cell(&config);
+    const int64_t n = read_values(cell, "fc.weight", fp32);
+    ab_cell_destroy(cell);
+    for (int i = 0; i < 2; i++) {
+        config = config_of(net, "O2", sets[i]);
+        cell = pt_cell(&config);
+        read_values(cell, "fc.weight.master", master[i]);
+        ab_cell_destroy(cell);
+    }
+    int rounded = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double half = ab_format_round(&ab_format_fp16, &nearest, (double)fp32[i]);
+        assert_true((double)master[0][i] == half && master[1][i] == fp32[i]);
+        rounded += half != (double)fp32[i];
+    }
+    assert_true(rounded > n / 2);
+    ab_net_free(net);
+}
+
 /* ---- accumulation ---------------------------------------------------------------------------- */
 
 static double accumulated_distance(const ab_net *net, const char *level, unsigned faults, const char *set) {
@@ -471,6 +500,7 @@ static void bad_groups_and_faults_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masters_start_from_rounded_or_unrounded_weights),
         cmocka_unit_test(micro_batches_make_the_gradient_of_the_whole_batch),
         cmocka_unit_test(masters_sum_in_fp32),
         cmocka_unit_test(masters_without_gradients_sum_in_half),

@@ -83,6 +83,9 @@ static void warm_up_rises_in_a_line(void **state) {
     assert_true(rate("constant:warmup=4", 2, 1) == 0.5);
     assert_true(rate("constant:warmup=4", 2, 4) == 2);
     assert_true(rate("constant:warmup=4,warmup_start=0.5", 2, 0) == 1);
+    for (int64_t step = 0; step < 4; step++) /* lr (t + 1) / W: from lr / W to lr */
+        assert_true(rate("constant:warmup=4,warmup_shift=1", 2, step) == 2 * (double)(step + 1) / 4);
+    assert_true(rate("constant:warmup=4,warmup_shift=1", 2, 4) == 2);
     assert_true(rate("step:step_size=2,gamma=0.5,warmup=4", 2, 5) == 2);
     assert_true(rate("step:step_size=2,gamma=0.5,warmup=4", 2, 6) == 1);
 }
@@ -101,7 +104,9 @@ static void bad_text_is_named(void **state) {
     refused("cosin", "did you mean 'cosine'?");
     refused("", "expected one of constant, step");
     refused("cosine:totl=3", "did you mean 'total'?");
-    refused("cosine:gamma=3", "expected one of total, warmup, warmup_start, final, found 'gamma'");
+    refused("constant:warmup_shift=2", "expected an integer from 0 to 1, found '2'");
+    refused("cosine:gamma=3",
+            "expected one of total, warmup, warmup_start, warmup_shift, final, found 'gamma'");
     refused("cosine:total", "expected KEY=VALUE, found 'total'");
     refused("cosine:=3", "expected KEY=VALUE, found '=3'");
     refused("cosine:total=2.5", "total: expected an integer from 1");

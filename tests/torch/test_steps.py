@@ -185,6 +185,29 @@ class Steps(unittest.TestCase):
                 self.assertIsNone(probe.reason)
                 self.assertEqual(probe.record.of("stepped"), [1, 1, 0, 1, 1])
 
+    def test_parameters_added_in_steps_that_show_nothing(self):
+        use_recorder(lambda step: _abi.PLAN_GRADIENTS if step % 4 == 0 else 0)
+        model = torch.nn.Linear(4, 4)
+        added = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        probe = ampprobe.attach(model, optimizer, scaler=scaler)
+        for step in range(9):
+            if step == 2:
+                optimizer.add_param_group({"params": [added]})
+            optimizer.zero_grad()
+            factor = float("inf") if step == 3 else 1.0
+            scaler.scale(model(torch.ones(2, 4)).sum() + (added * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        probe.close()
+        self.assertIsNone(probe.reason)
+        shown = [[len(found) for found in step] for step in probe.record.of("gradients")]
+        self.assertEqual(shown, [[2], [], [], [], [3], [], [], [], [3]])
+        self.assertEqual(probe.record.of("stepped"), [1, 1, 1, 0, 1, 1, 1, 1, 1])
+        (overflowed,) = probe.record.checks  # the skipped step names who overflowed, the new one too
+        self.assertEqual([bool(entry["nonfinite"]) for entry in overflowed], [False, False, True])
+
     def test_two_hundred_steps(self):
         plain, probed = Run(probe=False, steps=200), Run(steps=200)
         self.assertTrue(equal(plain, probed))

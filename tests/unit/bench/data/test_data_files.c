@@ -103,6 +103,24 @@ static void bytes_are_the_files_of_a_directory_in_order(void **state) {
     ab_data_close(data);
 }
 
+/* Nothing to cut at: exactly nine tenths, and a test split that is not empty. */
+static void text_without_white_space_is_cut_at_nine_tenths(void **state) {
+    (void)state;
+    const ab_data_shape shape = text_shape(4, 256, AB_TARGETS_TOKENS);
+    static char bases[1001];
+    for (int i = 0; i < 1000; i++) bases[i] = "ACGT"[i % 4];
+    write_text("genome", bases);
+    ab_data *data = opened("bytes", "genome", &shape);
+    assert_int_equal(data->split[AB_SPLIT_TRAIN].count, (900 - 1) / 4);
+    assert_int_equal(data->split[AB_SPLIT_TEST].count, (100 - 1) / 4);
+    ab_data_close(data);
+    bases[970] = '\n'; /* a white space that would leave a test of 3 % */
+    write_text("genome", bases);
+    data = opened("bytes", "genome", &shape);
+    assert_int_equal(data->split[AB_SPLIT_TEST].count, (100 - 1) / 4);
+    ab_data_close(data);
+}
+
 static void words_are_numbered_by_how_often_they_occur(void **state) {
     (void)state;
     write_text("words.txt", "b a, c a! b a d e f g h i j k l m n o p q a a a\nb zz a b");
@@ -354,6 +372,7 @@ static void a_changed_byte_of_an_archive_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_the_files_of_a_directory_in_order),
+        cmocka_unit_test(text_without_white_space_is_cut_at_nine_tenths),
         cmocka_unit_test(words_are_numbered_by_how_often_they_occur),
         cmocka_unit_test(directories_are_classes_and_files_are_samples),
         cmocka_unit_test(text_that_does_not_fit_is_refused),

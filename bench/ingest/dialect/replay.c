@@ -11,13 +11,14 @@
 /* STATES: kept at most; PLACES, GROUP_PLACES: of overflows tried in a span; EXTRA: overflows that do not
  * show, in one span.
  */
-enum { TRIES = 1 << 18 };
+/* TRIES: of placing overflows, at most, and TRIES_A_SPAN more for each span. */
+enum { TRIES = 1 << 15, TRIES_A_SPAN = 64 };
 enum { STATES = 512, PLACES = 32, GROUP_PLACES = 12, EXTRA = 4, MOST_SKIPS = 64 };
 
 typedef struct set {
     ab_scaler *state;
     int count;
-    int64_t tries; /* so far; beyond TRIES a configuration counts as one that does not fit */
+    int64_t tries, most; /* so far; beyond `most` a configuration counts as one that does not fit */
 } set;
 
 /* ---- running ----------------------------------------------------------------------------------- */
@@ -50,7 +51,7 @@ static void try_place(const ab_scaler *from, const ab_scale_span *span, int64_t 
                       set *to) {
     ab_scaler s = *from;
     const int64_t after = span->steps - before - skips;
-    if (before < 0 || skips < 0 || after < 0 || to->tries++ > TRIES) return;
+    if (before < 0 || skips < 0 || after < 0 || to->tries++ > to->most) return;
     if (run(&s, false, before) && run(&s, true, skips) && run(&s, false, after) && agrees(&s, span))
         keep(to, &s);
 }
@@ -79,7 +80,7 @@ static void try_groups(const ab_scaler *from, const ab_scale_span *span, int64_t
     for (int64_t before = 0; before <= free_steps; before += stride)
         for (int64_t between = 1; before + between <= free_steps; between += stride) {
             ab_scaler s = *from;
-            if (to->tries++ > TRIES) return;
+            if (to->tries++ > to->most) return;
             if (run(&s, false, before) && run(&s, true, first) && run(&s, false, between) &&
                 run(&s, true, skips - first) && run(&s, false, free_steps - before - between) &&
                 agrees(&s, span))
@@ -160,7 +161,9 @@ static void begin(const ab_scale_course *course, const ab_scaler_config *config,
 }
 
 bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *config) {
-    set sets[2] = {{malloc(STATES * sizeof(ab_scaler)), 0, 0}, {malloc(STATES * sizeof(ab_scaler)), 0, 0}};
+    const int64_t most = TRIES + (int64_t)TRIES_A_SPAN * course->spans;
+    set sets[2] = {{malloc(STATES * sizeof(ab_scaler)), 0, 0, most},
+                   {malloc(STATES * sizeof(ab_scaler)), 0, 0, most}};
     int now = 0;
     if (!sets[0].state || !sets[1].state) goto out;
     begin(course, config, &sets[0]);

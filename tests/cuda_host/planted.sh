@@ -60,7 +60,7 @@ if [ "$which" = all ]; then
     plant wrong-grid-bound $backend 's/(columns + SUM_COLUMNS - 1) \/ SUM_COLUMNS/columns \/ SUM_COLUMNS/' \
         $backend test_gpu_ops_linear
     plant swapped-axes kernels/ops/move/flatten.cu 's/there.columns, there.rows/there.rows, there.columns/' \
-        kernels/ops/move/flatten.cu test_gpu_ops_shape
+        kernels/ops/move/flatten.cu test_gpu_ops
     plant double-atomics $census 's/atomicAdd(&other\[which\], 1u);/atomicAdd(\&other[which], 2u);/' $census \
         test_gpu_device
     plant int-overflow $census 's/unsigned \*bin, unsigned \*other/unsigned char *bin, unsigned char *other/

@@ -42,13 +42,10 @@ static void print_help(void) {
          "would flush to zero, keep as subnormal numbers or let overflow, at any loss scale, and which "
          "scales would do.\n"
          "Files are memory-mapped and may be larger than memory. A folder stands for the tensor files in "
-         "it.
-"
+         "it.\n"
          "Of a result document it says the same of the tensors that its O0 recorded, from their exponents: "
-         "as
-"
-         "intervals, where a limit lies within an octave, because mantissas are not recorded.
-");
+         "as\n"
+         "intervals, where a limit lies within an octave, because mantissas are not recorded.\n");
     for (int i = 0; i < ab_tensor_reader_count(); i++)
         ab_print(stdout, "  %-22s%s\n", ab_tensor_reader_at(i)->suffix, ab_tensor_reader_at(i)->text);
     puts("\n"

@@ -5,8 +5,7 @@
 
 #include <math.h>
 
-static const double planned = 0.8;     /* of the budget */
-static const double floor_budgets = 4; /* largest cost of the floor, in budgets */
+static const double planned = 0.8; /* of the budget; the rest is for what a few steps cannot show */
 
 static void keep(ab_recent *recent, int64_t value) {
     recent->value[recent->next] = value;
@@ -20,51 +19,38 @@ static double median(const ab_recent *recent) {
     return ab_median(values, recent->count);
 }
 
-/* The cost of probing an uninterrupted step. 0 before the first probed step. */
-static double lowest_cost(const ab_governor *governor) {
-    double lowest = governor->cost.count > 0 ? (double)governor->cost.value[0] : 0;
-    for (int i = 1; i < governor->cost.count; i++) lowest = fmin(lowest, (double)governor->cost.value[i]);
-    return lowest;
+/* 10, 15, 20, 30, 40, 60, ...: few values, so that machines alike choose alike. */
+static int64_t next_interval(int64_t every) {
+    const bool power = (every / 10 & (every / 10 - 1)) == 0 && every % 10 == 0;
+    return power ? every / 2 * 3 : every / 3 * 4;
 }
 
-/* Steps of the run that are multiples of `apart`. */
-static int64_t multiples(const ab_governor *governor, int64_t apart) {
-    return (governor->total + apart - 1) / apart;
+static int64_t probed_steps(int64_t steps, int64_t every) { return (steps + every - 1) / every; }
+
+bool ab_probe_has_choice(int64_t steps) { return probed_steps(steps, 15) >= AB_PROBE_STEPS_LEAST; }
+
+int64_t ab_probe_interval(double budget, int64_t steps, double processes, const ab_probe_cost *cost,
+                          int costs) {
+    double most = 0; /* cost of a probed step, in steps */
+    for (int i = 0; i < costs; i++)
+        if (cost[i].step_ns > 0) most = fmax(most, cost[i].probe_ns / cost[i].step_ns);
+    int64_t every = 10;
+    for (;;) {
+        const double share = (double)probed_steps(steps, every) * most / ((double)steps * processes);
+        const int64_t next = next_interval(every);
+        if (!(share > planned * budget) || probed_steps(steps, next) < AB_PROBE_STEPS_LEAST) return every;
+        every = next;
+    }
 }
 
-void ab_governor_start(ab_governor *governor, double budget, int64_t every, int64_t steps) {
-    *governor = (ab_governor){.budget = budget, .every = every, .total = steps, .apart = every};
-    while (multiples(governor, 2 * governor->apart) >= AB_GOVERNOR_FLOOR) governor->apart *= 2;
-}
+void ab_governor_start(ab_governor *governor, int64_t every) { *governor = (ab_governor){.every = every}; }
 
 /* Estimated time of the run so far without probes. */
 static double work_ns(const ab_governor *governor) {
     return (double)governor->steps * median(&governor->usual);
 }
 
-/* Estimated cost of all probing with one more probed step. */
-static double cost_after(const ab_governor *governor) {
-    return (double)(governor->probed + 1) * median(&governor->cost);
-}
-
-/* Whether the next step belongs to the floor. If the floor is too expensive, every other one of its steps is
- * dropped. */
-static bool is_floor(const ab_governor *governor) {
-    const double cost = lowest_cost(governor), run = (double)governor->total * median(&governor->usual),
-                 most = fmax(AB_GOVERNOR_FREE_NS, floor_budgets * governor->budget * run);
-    int64_t apart = governor->apart;
-    while (apart < governor->total && (double)multiples(governor, apart) * cost > most) apart *= 2;
-    return governor->steps % apart == 0;
-}
-
-bool ab_governor_due(const ab_governor *governor) {
-    if (governor->steps % governor->every != 0) return false;
-    if (governor->budget <= 0 || governor->probed == 0) return true;
-    if (is_floor(governor)) return true;
-    if (governor->usual.count == 0) return false; /* no unprobed step to compare with yet */
-    double after = cost_after(governor);
-    return after <= planned * governor->budget * (work_ns(governor) + median(&governor->usual));
-}
+bool ab_governor_due(const ab_governor *governor) { return governor->steps % governor->every == 0; }
 
 void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64_t probes_ns) {
     governor->steps++;

@@ -1,13 +1,10 @@
-/* How often to probe: every n-th step, or as often as a budget allows. The budget is the largest share that
- * probing may add to the run time. The governor measures the extra time of probed steps and allows the next
- * one only if their sum stays within four fifths of the budget; the rest is a reserve for what it cannot
- * measure (cold caches).
+/* How often to probe, and what it costs. All cells of a run are probed at the same steps: multiples of one
+ * interval, which --probe-every gives or ab_probe_interval chooses before the first cell runs, from what a
+ * few steps of every level took. So the choice does not depend on how fast a cell is or becomes.
  *
- * Reports need gradients from the whole run, also if it is short or the machine is busy. So there is a floor:
- * the first step, and at least AB_GOVERNOR_FLOOR steps at equal distances (every `every`-th where the run has
- * fewer of those). The floor is kept as long as it takes no more than AB_GOVERNOR_FREE_NS or four times the
- * budget, judged by the cheapest of the last few probed steps, to exclude the effect of other processes. If
- * it would take more, the distance is doubled until it does not. Pure arithmetic on the times passed in. */
+ * Reports need gradients from the whole run, also if it is short. So at least AB_PROBE_STEPS_LEAST steps are
+ * probed (every tenth where the run has fewer of those), whatever they cost. Pure arithmetic on the times
+ * passed in. */
 #ifndef AB_BENCH_RUN_GOVERNOR_H
 #define AB_BENCH_RUN_GOVERNOR_H
 
@@ -18,7 +15,22 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_GOVERNOR_RECENT = 9, AB_GOVERNOR_FLOOR = 16, AB_GOVERNOR_FREE_NS = 100000000 };
+enum { AB_GOVERNOR_RECENT = 9, AB_PROBE_STEPS_LEAST = 8 };
+
+/* What a step of a cell takes, and what probing adds to it, in ns. */
+typedef struct ab_probe_cost {
+    double step_ns, probe_ns;
+} ab_probe_cost;
+
+/* The interval of probed steps: the first of 10, 15, 20, 30, 40, 60, ... at which probing adds at most
+ * `budget` to the time of the run, by the cell where it adds most. processes: how many times a cell trains in
+ * all for every time it is probed (3 rounds, the first of them probed: 3). cost[costs]: may be empty, of a
+ * run too short for a choice. */
+int64_t ab_probe_interval(double budget, int64_t steps, double processes, const ab_probe_cost *cost,
+                          int costs);
+
+/* Whether a run of that many steps leaves a choice: otherwise every tenth step is probed. */
+bool ab_probe_has_choice(int64_t steps);
 
 /* The last few times, for a median that one interrupted step does not change. */
 typedef struct ab_recent {
@@ -27,16 +39,13 @@ typedef struct ab_recent {
 } ab_recent;
 
 typedef struct ab_governor {
-    double budget; /* share of the run; 0: no governor */
-    int64_t every; /* steps that are multiples of this may be probed */
-    int64_t apart; /* floor steps are multiples of this: `every` times a power of two */
-    int64_t total; /* steps of the run */
+    int64_t every; /* steps that are multiples of this are probed */
     int64_t probed, steps;
     ab_recent usual, cost; /* ns of unprobed steps; ns that probing added to a step */
 } ab_governor;
 
-/* budget 0: every `every`-th step is probed, whatever it costs. every is at least 1. steps: of the run. */
-void ab_governor_start(ab_governor *governor, double budget, int64_t every, int64_t steps);
+/* every: at least 1. */
+void ab_governor_start(ab_governor *governor, int64_t every);
 
 /* Returns whether to probe the next step. Steps are counted by ab_governor_note. */
 bool ab_governor_due(const ab_governor *governor);
@@ -47,8 +56,8 @@ void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64
 /* Counts a step whose time is not usable because it was replayed. */
 void ab_governor_skip(ab_governor *governor);
 
-/* The cost of probing so far, in ns and as a share of the run without it (NAN until there is an unprobed
- * step). */
+/* The cost of probing so far, in ns and as a share of these steps without it (NAN until there is an
+ * unprobed step). */
 int64_t ab_governor_cost_ns(const ab_governor *governor);
 double ab_governor_cost_share(const ab_governor *governor);
 

@@ -53,9 +53,11 @@ static ab_probe_setup setup_of(const ab_probing *probing, const ab_run_config *c
 
 ab_status ab_probing_start(ab_probing *probing, const ab_run_config *config, ab_cell *cell,
                            const ab_format *half) {
-    *probing = (ab_probing){.active = config->probes != 0 && config->probe_every > 0, .steps = config->steps};
+    *probing = (ab_probing){.active = config->probes != 0 && config->probe_every > 0,
+                            .budget = config->probe_budget,
+                            .steps = config->steps};
     if (!probing->active) return AB_OK;
-    ab_governor_start(&probing->governor, config->probe_budget, config->probe_every, config->steps);
+    ab_governor_start(&probing->governor, config->probe_every);
     AB_TRY(ab_probe_set_create(config->probes, ab_monotonic_ns, &probing->set));
     ab_watch watch = ab_probe_set_watch(probing->set);
     ab_cell_watch(cell, &watch);
@@ -105,8 +107,8 @@ int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer
 static void report_sampling(const ab_probing *probing, ab_probe_sink *sink) {
     const ab_governor *governor = &probing->governor;
     sink->begin_object(sink, "sampling");
-    sink->text(sink, "mode", governor->budget > 0 ? "governed" : "fixed");
-    sink->number(sink, "budget", governor->budget > 0 ? governor->budget : (double)NAN);
+    sink->text(sink, "mode", probing->budget > 0 ? "chosen" : "fixed");
+    sink->number(sink, "budget", probing->budget > 0 ? probing->budget : (double)NAN);
     sink->integer(sink, "steps_total", probing->steps);
     sink->integer(sink, "cost_ns", ab_governor_cost_ns(governor));
     sink->number(sink, "cost_share", ab_governor_cost_share(governor));
@@ -122,4 +124,50 @@ void ab_probing_event(const ab_probing *probing) {
     report_sampling(probing, &line.sink);
     ab_probe_set_report(probing->set, &line.sink);
     ab_json_line_end(&line);
+}
+
+/* ---- what probing costs ---------------------------------------------------------------------- */
+
+enum { PAIRS_LEAST = 3, PAIRS_MOST = 9, ENOUGH_NS = 80 * 1000 * 1000 };
+
+/* Steps of the device's own loop, where it has one, are what probed steps are compared with. */
+static ab_status time_unprobed(ab_cell *cell, int64_t *time_ns) {
+    ab_step_result result[2];
+    int64_t times[2];
+    if (ab_cell_window(cell) >= 2) {
+        AB_TRY(ab_cell_run_steps(cell, 2, result, times));
+        *time_ns = times[1];
+        return AB_OK;
+    }
+    const int64_t begun = ab_monotonic_ns();
+    AB_TRY(ab_cell_step(cell, NULL, result));
+    *time_ns = ab_monotonic_ns() - begun;
+    return AB_OK;
+}
+
+static ab_status time_probed(ab_probing *probing, ab_cell *cell, int64_t step, int64_t *time_ns) {
+    ab_step_result result;
+    const int64_t begun = ab_monotonic_ns();
+    AB_TRY(ab_cell_step(cell, ab_probe_set_observer(probing->set), &result));
+    ab_probe_set_step_end(probing->set, step);
+    *time_ns = ab_monotonic_ns() - begun;
+    return AB_OK;
+}
+
+ab_status ab_probing_measure(ab_probing *probing, ab_cell *cell, ab_probe_cost *cost) {
+    double plain[PAIRS_MOST], probed[PAIRS_MOST];
+    const int64_t begun = ab_monotonic_ns();
+    int n = 0;
+    for (int pair = 0; pair <= PAIRS_MOST; pair++) { /* the first one warms up */
+        int64_t without, with;
+        if (n >= PAIRS_LEAST && ab_monotonic_ns() - begun > ENOUGH_NS) break;
+        AB_TRY(time_unprobed(cell, &without));
+        AB_TRY(time_probed(probing, cell, 2 * pair + 1, &with));
+        if (pair == 0) continue;
+        plain[n] = (double)without;
+        probed[n++] = (double)with;
+    }
+    cost->step_ns = ab_median(plain, n);
+    cost->probe_ns = fmax(0, ab_median(probed, n) - cost->step_ns);
+    return AB_OK;
 }

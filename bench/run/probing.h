@@ -9,7 +9,8 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_probing {
-    bool active; /* false: no step is probed, and there is no event */
+    bool active;   /* false: no step is probed, and there is no event */
+    double budget; /* 0: the steps were given */
     ab_governor governor;
     ab_probe_set *set;
     ab_probe_tensor *tensor;
@@ -34,6 +35,10 @@ void ab_probing_note(ab_probing *probing, int64_t time_ns);
  * (ab_monotonic_ns). Returns its time in ns, probes included. */
 int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer, bool replayed,
                             int64_t begun_ns);
+
+/* Trains the cell for a few steps, half of them probed, and returns what these took. The cell is of no
+ * further use. */
+AB_MUST_CHECK ab_status ab_probing_measure(ab_probing *probing, ab_cell *cell, ab_probe_cost *cost);
 
 /* Writes {"event": "probes", ...} to stdout. */
 void ab_probing_event(const ab_probing *probing);

@@ -10,6 +10,7 @@
 #include "kernels/core/text.h"
 #include "kernels/ops/traits/op_traits.h"
 #include "reports/record/cells.h"
+#include "reports/record/json.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -653,6 +654,34 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     return AB_OK;
 }
 
+void ab_record_probing(cJSON *document, int64_t every, double budget, const ab_probe_cost *cost, int costs) {
+    cJSON *probing = cJSON_CreateObject();
+    const ab_probe_cost *most = NULL;
+    for (int i = 0; i < costs; i++)
+        if (!most || cost[i].probe_ns * most->step_ns > most->probe_ns * cost[i].step_ns) most = &cost[i];
+    cJSON_AddNumberToObject(probing, "every", (double)every);
+    cJSON_AddNumberToObject(probing, "budget", budget);
+    add_real(probing, "step_ns", most ? most->step_ns : 0, most != NULL);
+    add_real(probing, "probe_ns", most ? most->probe_ns : 0, most != NULL);
+    cJSON_AddNullToObject(probing, "cost_share");
+    put(cJSON_GetObjectItem(document, "design"), "probing", probing);
+}
+
+/* What probing added to the time of all cells' steps in all rounds, by what each cell's process measured. */
+static void set_probing_share(cJSON *document) {
+    cJSON *probing = cJSON_GetObjectItem(cJSON_GetObjectItem(document, "design"), "probing");
+    const cJSON *cell;
+    double work = 0, cost = 0;
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        const double spent = ab_json_number(cell, "probes.sampling.cost_ns", 0),
+                     share = ab_json_number(cell, "probes.sampling.cost_share", 0);
+        if (!(share > 0)) continue;
+        work += spent / share * cJSON_GetArraySize(cJSON_GetObjectItem(cell, "processes"));
+        cost += spent;
+    }
+    if (probing) put(probing, "cost_share", work > 0 ? cJSON_CreateNumber(cost / work) : cJSON_CreateNull());
+}
+
 void ab_record_warn(cJSON *document, const char *text) {
     cJSON *warnings = cJSON_GetObjectItem(document, "warnings"), *known = NULL;
     cJSON_ArrayForEach(known, warnings) {
@@ -664,6 +693,7 @@ void ab_record_warn(cJSON *document, const char *text) {
 void ab_record_finish(cJSON *document, bool complete, int exit_status, double elapsed_s) {
     cJSON *run = cJSON_GetObjectItem(document, "run");
     char text[32];
+    set_probing_share(document);
     put(run, "finished_utc", text_or_null(complete ? utc_now(text) : NULL));
     put(run, "complete", cJSON_CreateBool(complete));
     put(run, "exit_status", complete ? cJSON_CreateNumber(exit_status) : cJSON_CreateNull());

@@ -4,6 +4,7 @@
 #define AB_BENCH_RUN_RECORD_H
 
 #include "bench/run/config.h"
+#include "bench/run/governor.h"
 #include "bench/run/process.h"
 
 AB_BEGIN_DECLS
@@ -31,6 +32,10 @@ const char *ab_record_status(const cJSON *cell);
 /* For a resumed run: cells that failed or were interrupted become ok if their first process is there, else
  * pending. */
 void ab_record_reopen(cJSON *document);
+
+/* design.probing: the interval of the probed steps that was chosen for all cells, and the cost of the dearest
+ * cell, if any was measured. */
+void ab_record_probing(cJSON *document, int64_t every, double budget, const ab_probe_cost *cost, int costs);
 
 /* Adds a warning to the document, once. */
 void ab_record_warn(cJSON *document, const char *text);

@@ -16,6 +16,7 @@
 #include "kernels/core/text_path.h"
 #include "kernels/files/outfile.h"
 #include "reports/record/journal.h"
+#include "reports/record/json.h"
 #include "reports/record/result.h"
 
 #include <inttypes.h>
@@ -48,6 +49,7 @@ typedef struct run {
     int kept;                    /* processes in the journal */
     int64_t saved_ns, saving_ns; /* when the document was last written, and how long that took */
     char **worker_argv;          /* argv of a worker; the words of the task are set per process */
+    char task[4][32];            /* texts of those words */
     char checkpoints[4096];      /* pattern of checkpoint files; "": none */
     ab_run_locks locks;
     int data_fd;
@@ -272,16 +274,77 @@ static void note_memory_failure(run *r, const ab_cell_spec *cell, const char *re
     ab_plan_destroy(plan);
 }
 
+static void set_task(run *r, const ab_cell_spec *cell, ab_worker_kind kind) {
+    static char program[] = "ampbench", command[] = "worker";
+    const int64_t value[] = {kind, ab_monotonic_ns(), r->data_fd, r->config.probe_every};
+    char *words[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id};
+    for (size_t i = 0; i < AB_COUNT_OF(value); i++) {
+        ab_text_exact(r->task[i], sizeof r->task[i], "%" PRId64, value[i]);
+        words[3 + i] = r->task[i];
+    }
+    memcpy(r->worker_argv, words, sizeof words);
+}
+
+/* ---- which steps are probed ------------------------------------------------------------------ */
+
+static void no_tick(void *context, const ab_process *process) {
+    (void)context;
+    (void)process;
+}
+
+/* Whether what probing costs is measured for this cell: the first of its level and half format. */
+static bool is_measured(const run *r, int cell) {
+    for (int i = 0; i < cell; i++)
+        if (r->cells[i].level == r->cells[cell].level && r->cells[i].half == r->cells[cell].half)
+            return false;
+    return true;
+}
+
+/* A cell that fails here fails again, and is reported, when it is run. */
+static ab_status measure_probing(run *r, const ab_cell_spec *cell, ab_probe_cost *cost, int *costs) {
+    const ab_process_watch watch = {no_tick, NULL, r->config.cell_timeout_s, &stop_requested};
+    ab_process process;
+    set_task(r, cell, AB_WORKER_PROBING);
+    AB_TRY(ab_process_run(r->worker_argv, &watch, &process));
+    const cJSON *event = process.probe_cost;
+    if (event && !process.reason[0])
+        cost[(*costs)++] =
+            (ab_probe_cost){ab_json_number(event, "step_ns", 0), ab_json_number(event, "probe_ns", 0)};
+    ab_process_clear(&process);
+    return AB_OK;
+}
+
+/* The same steps in every cell: those of the document that is resumed, or those that the budget allows. */
+static ab_status choose_probed_steps(run *r) {
+    ab_run_config *config = &r->config;
+    const double chosen = ab_json_number(r->document, "design.probing.every", 0);
+    int processes = 0, costs = 0;
+    if (config->probe_budget <= 0) return AB_OK;
+    if (chosen >= 1) {
+        config->probe_every = (int64_t)chosen;
+        return AB_OK;
+    }
+    ab_probe_cost *cost = calloc((size_t)r->count + 1, sizeof *cost);
+    if (!cost) return ab_fail(AB_NO_MEMORY, "run: out of memory");
+    for (int64_t i = 0; i < config->rounds * r->count; i++) processes += r->order[i] >= 0;
+    ab_status status = AB_OK;
+    for (int i = 0; i < r->count && ab_probe_has_choice(config->steps) && !stop_requested; i++)
+        if (is_measured(r, i)) AB_TRY_GOTO(measure_probing(r, &r->cells[i], cost, &costs));
+    config->probe_every =
+        ab_probe_interval(config->probe_budget, config->steps, (double)processes / r->count, cost, costs);
+    ab_record_probing(r->document, config->probe_every, config->probe_budget, cost, costs);
+out:
+    free(cost);
+    return status;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
 static ab_status run_process(run *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
-    char program[] = "ampbench", command[] = "worker";
-    char full[2], spawned[32], fd[16], weights[4096] = "", checkpoint[4096] = "";
-    ab_text_exact(full, sizeof full, "%d", round == 0);
-    ab_text_exact(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
-    ab_text_exact(fd, sizeof fd, "%d", r->data_fd);
-    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id, full, spawned, fd};
-    memcpy(r->worker_argv, task, sizeof task);
+    char weights[4096] = "", checkpoint[4096] = "";
+    set_task(r, cell, round == 0 ? AB_WORKER_FULL : AB_WORKER_TIMED);
     int n = AB_WORKER_ARGS;
     while (r->worker_argv[n]) n++;
     const int words = n;
@@ -384,6 +447,7 @@ static ab_status run_all(run *r, int argc, char *const *argv) {
     if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
     AB_TRY(save(r));
     catch_signals();
+    AB_TRY(choose_probed_steps(r));
     AB_TRY(run_rounds(r));
     ab_status outcome = verdict(r);
     AB_TRY(save_finished(r, outcome));

@@ -327,18 +327,43 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     AB_TRY_GOTO(ab_cell_continue(config, spec, cell));
     start_event(cell);
     energy_before = ab_device_energy_mj(config->device);
-    if (task->full) AB_TRY_GOTO(ab_cell_score_training(cell));
-    if (task->full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
-    if (task->full) AB_TRY_GOTO(start_reference(config, &settings, cell, &reference));
-    AB_TRY_GOTO(run_steps(cell, config, &probing, reference, checkpoint, task->full, &first_step_at));
+    const bool full = task->kind == AB_WORKER_FULL;
+    if (full) AB_TRY_GOTO(ab_cell_score_training(cell));
+    if (full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
+    if (full) AB_TRY_GOTO(start_reference(config, &settings, cell, &reference));
+    AB_TRY_GOTO(run_steps(cell, config, &probing, reference, checkpoint, full, &first_step_at));
     ab_probing_event(&probing);
     shadow_event(reference, config);
-    if (task->full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
-    if (task->full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
+    if (full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
+    if (full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     end_event(first_step_at, task, config, energy_before);
 out:
     ab_probing_clear(&probing);
     ab_fp32_reference_destroy(reference);
+    ab_cell_destroy(cell);
+    return status;
+}
+
+/* The cost of probing, for the parent, which chooses the steps of all cells. */
+static ab_status measure_probing(const ab_worker_task *task, const ab_run_config *config,
+                                 const ab_cell_spec *spec) {
+    ab_status status = AB_OK;
+    ab_cell *cell = NULL;
+    ab_probing probing = {.active = false};
+    ab_probe_cost cost = {0, 0};
+    ab_json_line line;
+    ab_cell_config settings = ab_cell_config_of(config, spec);
+    AB_TRY_GOTO(ab_cell_create(&settings, &cell));
+    AB_TRY_GOTO(ab_cell_continue(config, spec, cell));
+    AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
+    AB_TRY_GOTO(ab_probing_measure(&probing, cell, &cost));
+    ab_json_line_begin(&line, stdout, "probe_cost");
+    line.sink.number(&line.sink, "step_ns", cost.step_ns);
+    line.sink.number(&line.sink, "probe_ns", cost.probe_ns);
+    ab_json_line_end(&line);
+    end_event(0, task, config, -1);
+out:
+    ab_probing_clear(&probing);
     ab_cell_destroy(cell);
     return status;
 }
@@ -373,7 +398,9 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     AB_TRY(ab_run_config_start(&config));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));
-    ab_status status = run_cell(task, &config, &spec, &options);
+    if (config.probe_every > 0) config.probe_every = task->every;
+    ab_status status = task->kind == AB_WORKER_PROBING ? measure_probing(task, &config, &spec)
+                                                       : run_cell(task, &config, &spec, &options);
     free(spec.id);
     if (task->data_fd >= 0) config.data = NULL;
     ab_run_config_clear(&config);
@@ -382,8 +409,8 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
 
 ab_status ab_worker_main(int argc, char **argv) {
     if (argc < AB_WORKER_ARGS - 1) return ab_fail(AB_USAGE, "worker: started by `ampbench run`, not by hand");
-    ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4])};
-    ab_status status = ab_note_memory_limits(run_task(&task, argc - 4, argv + 4));
+    ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), atoll(argv[5])};
+    ab_status status = ab_note_memory_limits(run_task(&task, argc - 5, argv + 5));
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");

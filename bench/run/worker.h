@@ -2,7 +2,9 @@
  * stdout.
  *
  * Lines: {"event": "start", ...}: what was compiled and allocated; {"event": "step", ...} one per step;
- * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "end", ...}; or {"event": "error",
+ * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "end", ...}, of a few steps for what
+ * probing costs
+ * {"event": "probe_cost", "step_ns", "probe_ns"} instead of those; or {"event": "error",
  * "message", "status"} (text of the status) as the last line. */
 #ifndef AB_BENCH_RUN_WORKER_H
 #define AB_BENCH_RUN_WORKER_H
@@ -16,12 +18,20 @@ AB_BEGIN_DECLS
 /* A worker's arguments, which precede the configuration options of the run. */
 typedef struct ab_worker_task {
     const char *cell;   /* id of the cell */
-    int64_t full;       /* 1: with probes and evaluation; 0: only steps and their times */
+    int64_t kind;       /* ab_worker_kind */
     int64_t spawned_ns; /* CLOCK_MONOTONIC when the parent started it */
     int64_t data_fd;    /* a shared data set (shared_data.h), or -1 to load it */
+    int64_t every;      /* which steps are probed: multiples of this */
 } ab_worker_task;
 
-enum { AB_WORKER_ARGS = 6 }; /* "ampbench", "worker", cell, full, spawned_ns, data_fd; then options */
+typedef enum ab_worker_kind {
+    AB_WORKER_TIMED,  /* only steps and their times */
+    AB_WORKER_FULL,   /* with probes and evaluation */
+    AB_WORKER_PROBING /* a few steps, for what probing costs */
+} ab_worker_kind;
+
+/* "ampbench", "worker", cell, kind, spawned_ns, data_fd, every; then options */
+enum { AB_WORKER_ARGS = 7 };
 
 /* The hidden subcommand `ampbench worker`. */
 ab_status ab_worker_main(int argc, char **argv);

@@ -34,7 +34,7 @@ has off '"probes":[],"probe_every":0,"probe_budget":null'
 
 record standard
 has standard '"probe_every":10,"probe_budget":0.03'
-has standard '"mode":"governed","budget":0.03,"steps_total":30'
+has standard '"mode":"chosen","budget":0.03,"steps_total":30'
 has standard '"costs":[{"probe":"gradients"'
 has standard '"lost_updates":[{"name":"fc1.weight"'
 has standard '"subnormals":{"values":'
@@ -61,6 +61,17 @@ digests "$work/off.json" >"$work/off"
 record adam --probes all --probe-every 1
 has adam '"adam_warning":{"applies":true'
 has adam '"name":"eps","value":1e-08,"stored":0,"lost":true'
+
+# Within a budget, every cell is probed at the same steps, however fast it is: the twins and a resumed run too.
+run run --net mlp --data synthetic --steps 400 --batch 16 --levels "O0,O1,O2,O3" --half fp16,bf16 --rounds 1 \
+    --eval-limit 100 --no-plots --quiet --out "$work/alike.json" --probe-budget 2%
+expect_rc 0 alike
+follows_schema "$work/alike.json" alike
+checks=$((checks + 2))
+counts=$(tr -d ' \t\n' <"$work/alike.json" | grep -o '"steps_probed":[0-9]*' | sort | uniq -c | wc -l)
+[ "$counts" = 1 ] || fail "alike: cells were probed at different numbers of steps"
+every=$(tr -d ' \t\n' <"$work/alike.json" | grep -o '"every":[0-9]*' | sort -u | wc -l)
+[ "$every" = 1 ] || fail "alike: cells were probed at different intervals"
 
 # a run that ends in NaN: the document is whole, and the losses do not tell that they were probed
 small=(--net mlp --data synthetic --steps 20 --batch 16 --levels "O0,O3" --scales 1 --rounds 1 \

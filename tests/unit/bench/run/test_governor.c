@@ -1,7 +1,6 @@
-/* The governor on made-up clocks: probing stays within its budget, whatever it costs. */
+/* Which steps are probed and what that costs, on made-up clocks: within the budget, the same steps in all
+ * cells. */
 #include "bench/run/governor.h"
-
-#include "kernels/core/rng.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,167 +14,113 @@
 
 enum { STEP_NS = 1000000 };
 
-typedef struct world {
-    double noise;      /* of step times, relative */
-    int64_t probe_ns;  /* what probes take */
-    int64_t unseen_ns; /* what a probed step takes besides */
-    int64_t hiccup_ns; /* now and then, on any step */
-    int64_t drift_at;  /* from this step on probes cost ten times as much */
-} world;
+static int64_t interval(double cost, int64_t steps, double processes) {
+    const ab_probe_cost one = {STEP_NS, cost * STEP_NS};
+    return ab_probe_interval(0.03, steps, processes, &one, 1);
+}
+
+static int64_t probed(int64_t steps, int64_t every) { return (steps + every - 1) / every; }
+
+/* Whatever it costs and however long the run is: within the budget, or eight steps. */
+static void probing_stays_within_the_budget(void **state) {
+    (void)state;
+    static const double costs[] = {0.01, 0.1, 0.5, 1, 2, 7, 60, 3000},
+                        budgets[] = {0.001, 0.01, 0.03, 0.2, 1};
+    for (size_t c = 0; c < AB_COUNT_OF(costs); c++)
+        for (size_t b = 0; b < AB_COUNT_OF(budgets); b++)
+            for (int64_t steps = 1; steps < 200000; steps += steps / 3 + 1) {
+                const ab_probe_cost one = {STEP_NS, costs[c] * STEP_NS};
+                const int64_t every = ab_probe_interval(budgets[b], steps, 1, &one, 1),
+                              n = probed(steps, every);
+                const double share = (double)n * costs[c] / (double)steps;
+                assert_true(every >= 10);
+                if (share > budgets[b] && n > 11) fail_msg("%d steps probed, %g of the time", (int)n, share);
+                if (steps >= 80) assert_true(n >= AB_PROBE_STEPS_LEAST);
+                if (every > 10 && share < budgets[b] / 4 && n < 64)
+                    fail_msg("%d of %d steps probed, only %g of the time", (int)n, (int)steps, share);
+            }
+}
+
+static void intervals_are_few(void **state) {
+    (void)state;
+    static const struct {
+        double cost;
+        int64_t every;
+    } rows[] = {{0.2, 10}, {0.3, 15}, {0.4, 20}, {0.6, 30}, {0.9, 40}, {1.2, 60}, {1.9, 80}, {2.5, 120}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++)
+        assert_int_equal(interval(rows[i].cost, 1000000, 1), rows[i].every);
+    assert_int_equal(interval(1.2, 1000000, 3), 20); /* two more rounds are not probed */
+}
+
+/* All cells are probed alike: where probing costs most it is within the budget. */
+static void the_dearest_cell_decides(void **state) {
+    (void)state;
+    const ab_probe_cost cells[] = {
+        {STEP_NS, 0.3 * STEP_NS}, {2 * STEP_NS, 2.4 * STEP_NS}, {9 * STEP_NS, STEP_NS}};
+    assert_int_equal(ab_probe_interval(0.03, 100000, 1, cells, 3), 60);
+    assert_int_equal(ab_probe_interval(0.03, 100000, 1, cells, 1), 15);
+}
+
+/* A machine on which everything takes longer chooses the same steps. */
+static void a_slow_machine_chooses_alike(void **state) {
+    (void)state;
+    for (double slow = 0.01; slow < 1000; slow *= 3) {
+        const ab_probe_cost cell = {slow * STEP_NS, slow * STEP_NS * 1.7};
+        assert_int_equal(ab_probe_interval(0.03, 937, 2.5, &cell, 1), 30);
+    }
+}
+
+static void short_runs_have_no_choice(void **state) {
+    (void)state;
+    assert_false(ab_probe_has_choice(30));
+    assert_false(ab_probe_has_choice(105));
+    assert_true(ab_probe_has_choice(106));
+    assert_int_equal(interval(60, 105, 1), 10);
+    assert_int_equal(interval(60, 106, 1), 15);
+    assert_int_equal(ab_probe_interval(0.03, 1000, 1, NULL, 0), 10); /* nothing could be measured */
+    assert_int_equal(interval(60, 0, 1), 10);
+}
 
 typedef struct outcome {
     int64_t probed;
     double share, told; /* of the time without probes; what the governor says */
 } outcome;
 
-static outcome run(const world *w, double budget, int64_t every, int64_t steps) {
+/* unseen_ns: what a probed step takes besides; hiccup_ns: now and then, on any step. */
+static outcome run(int64_t every, int64_t steps, int64_t probe_ns, int64_t unseen_ns, int64_t hiccup_ns) {
     ab_governor governor;
     double work = 0, probing = 0;
-    ab_governor_start(&governor, budget, every, steps);
+    ab_governor_start(&governor, every);
     for (int64_t k = 0; k < steps; k++) {
-        bool probed = ab_governor_due(&governor);
-        double noise = w->noise * fabs((double)ab_rng_normal(1, AB_RNG_SAMPLE, 0, (uint64_t)k));
-        int64_t time = (int64_t)(STEP_NS * (1 + noise)) + (k % 97 == 40 ? w->hiccup_ns : 0);
-        int64_t inside = w->drift_at > 0 && k >= w->drift_at ? 10 * w->probe_ns : w->probe_ns;
+        const bool due = ab_governor_due(&governor);
+        const int64_t time = STEP_NS + (k % 97 == 40 ? hiccup_ns : 0);
+        assert_int_equal(due, k % every == 0);
         work += (double)time;
-        if (probed) probing += (double)(inside + w->unseen_ns);
-        ab_governor_note(&governor, probed, time + (probed ? inside + w->unseen_ns : 0), inside);
+        if (due) probing += (double)(probe_ns + unseen_ns);
+        ab_governor_note(&governor, due, time + (due ? probe_ns + unseen_ns : 0), probe_ns);
     }
     return (outcome){governor.probed, probing / work, ab_governor_cost_share(&governor)};
 }
 
-static void a_fixed_interval_is_kept_at_any_cost(void **state) {
+static void an_interval_is_kept_at_any_cost(void **state) {
     (void)state;
-    const world dear = {.probe_ns = 50 * STEP_NS};
-    assert_int_equal(run(&dear, 0, 1, 100).probed, 100);
-    assert_int_equal(run(&dear, 0, 10, 100).probed, 10);
-    assert_int_equal(run(&dear, 0, 7, 100).probed, 15); /* 0, 7, ..., 98 */
+    assert_int_equal(run(1, 100, 50 * STEP_NS, 0, 0).probed, 100);
+    assert_int_equal(run(10, 100, 50 * STEP_NS, 0, 0).probed, 10);
+    assert_int_equal(run(7, 100, 50 * STEP_NS, 0, 0).probed, 15); /* 0, 7, ..., 98 */
 }
 
-static void cheap_probes_run_at_the_finest_interval(void **state) {
+static void the_cost_is_what_probed_steps_took_longer(void **state) {
     (void)state;
-    const world cheap = {.probe_ns = STEP_NS / 10};
-    outcome found = run(&cheap, 0.03, 10, 1000);
-    assert_true(found.probed >= 95); /* the first few have to wait until they are paid for */
-    assert_true(found.share <= 0.011);
-}
-
-static void dear_probes_stay_within_the_budget(void **state) {
-    (void)state;
-    static const int64_t costs[] = {STEP_NS / 2, STEP_NS, 3 * STEP_NS, 20 * STEP_NS};
-    static const double budgets[] = {0.01, 0.03, 0.2};
-    for (size_t c = 0; c < AB_COUNT_OF(costs); c++)
-        for (size_t b = 0; b < AB_COUNT_OF(budgets); b++) {
-            const world w = {.probe_ns = costs[c], .noise = 0.05};
-            outcome found = run(&w, budgets[b], 10, 10000);
-            const bool floor_fits =
-                32.0 * (double)costs[c] <= budgets[b] * 10000.0 * STEP_NS; /* every 320th step */
-            assert_true(found.share <= (floor_fits ? budgets[b] : 4 * budgets[b]));
-            double wanted = 0.8 * budgets[b] * STEP_NS / (double)costs[c];
-            if (wanted > 0.1) wanted = 0.1;                           /* every tenth step at most */
-            assert_true((double)found.probed / 10000 > 0.9 * wanted); /* and the budget is used */
-            assert_true(fabs(found.told - found.share) < 0.2 * found.share);
-        }
-}
-
-static void costs_outside_the_probes_count(void **state) {
-    (void)state;
-    const world w = {.probe_ns = STEP_NS / 100, .unseen_ns = STEP_NS};
-    assert_true(run(&w, 0.03, 10, 10000).share <= 0.03);
-}
-
-static void the_first_step_is_probed_even_in_a_short_run(void **state) {
-    (void)state;
-    const world dear = {.probe_ns = 60 * STEP_NS};
-    assert_int_equal(run(&dear, 0.03, 10, 20).probed, 1);
-}
-
-/* A floor that is too dear is thinned by two until it is not. */
-static void the_floor_of_a_short_run_costs_a_tenth_of_a_second_at_most(void **state) {
-    (void)state;
-    const world small = {.probe_ns = 3 * STEP_NS}, busy = {.probe_ns = 9 * STEP_NS, .noise = 0.5};
-    assert_int_equal(run(&small, 0.03, 10, 150).probed, 15); /* every tenth step at most */
-    assert_int_equal(run(&small, 0.03, 10, 50).probed, 5);
-    assert_int_equal(run(&busy, 0.03, 10, 150).probed, 8); /* 0, 20, ..., 140 */
-    const world dear = {.probe_ns = 30 * STEP_NS};
-    assert_int_equal(run(&dear, 0.03, 10, 150).probed, 2); /* 0, 80 */
-    assert_int_equal(run(&small, 0, 10, 150).probed, 15);  /* a fixed interval is kept */
-}
-
-/* The README's main job: 937 steps of lenet5, whose probes take as long as two steps. `slow`: how many times
- * longer all of it takes on another machine. */
-static int64_t probed_at_least(double slow, double noise, int64_t hiccup_ns, int64_t *widest) {
-    ab_governor governor;
-    int64_t last = 0, probed = 0;
-    ab_governor_start(&governor, 0.03, 10, 937);
-    *widest = 0;
-    for (int64_t k = 0; k < 937; k++) {
-        const bool due = ab_governor_due(&governor);
-        const double wobble = 1 + noise * fabs((double)ab_rng_normal(2, AB_RNG_SAMPLE, 0, (uint64_t)k));
-        const bool stumbles = ab_rng_below(3, AB_RNG_SAMPLE, 0, (uint64_t)k, 3) == 0;
-        const int64_t step = (int64_t)(1.5 * STEP_NS * slow * wobble) + (stumbles ? hiccup_ns : 0),
-                      probes = due ? (int64_t)(3 * STEP_NS * slow * wobble) : 0;
-        if (due) {
-            *widest = k - last > *widest ? k - last : *widest;
-            last = k;
-            probed++;
-        }
-        ab_governor_note(&governor, due, step + probes, probes);
-    }
-    *widest = 937 - last > *widest ? 937 - last : *widest;
-    return probed;
-}
-
-static void a_slow_or_busy_machine_keeps_the_floor(void **state) {
-    (void)state;
-    static const struct {
-        double slow, noise;
-        int64_t hiccup_ns;
-    } machine[] = {{1, 0, 0},           {10, 0, 0}, {100, 0, 0}, {3, 2, 0}, {1, 0.3, 12 * STEP_NS},
-                   {5, 1, 40 * STEP_NS}};
-    for (size_t i = 0; i < AB_COUNT_OF(machine); i++) {
-        int64_t widest,
-            probed = probed_at_least(machine[i].slow, machine[i].noise, machine[i].hiccup_ns, &widest);
-        if (probed < 24 || widest > 40)
-            fail_msg(
-                "machine %d: %d steps were probed, expected 24 or more; %d steps apart, expected 40 or less",
-                (int)i, (int)probed, (int)widest);
-    }
-}
-
-static void the_floor_takes_four_budgets_at_most(void **state) {
-    (void)state;
-    static const int64_t steps[] = {700, 1000, 3000, 20000};
-    static const int64_t costs[] = {STEP_NS, 10 * STEP_NS, 60 * STEP_NS};
-    for (size_t n = 0; n < AB_COUNT_OF(steps); n++)
-        for (size_t c = 0; c < AB_COUNT_OF(costs); c++) {
-            const world w = {.probe_ns = costs[c], .noise = 0.05};
-            const outcome found = run(&w, 0.03, 10, steps[n]);
-            const double free_share = (double)AB_GOVERNOR_FREE_NS / (double)(steps[n] * STEP_NS);
-            assert_true(found.share <= fmax(4 * 0.03, free_share));
-        }
-}
-
-static void a_machine_that_stumbles_moves_nothing(void **state) {
-    (void)state;
-    const world steady = {.probe_ns = STEP_NS / 2},
-                stumbling = {.probe_ns = STEP_NS / 2, .hiccup_ns = 50 * STEP_NS};
-    int64_t a = run(&steady, 0.03, 10, 10000).probed, b = run(&stumbling, 0.03, 10, 10000).probed;
-    assert_true(llabs(a - b) <= a / 10);
-}
-
-static void probes_that_become_dear_are_run_less_often(void **state) {
-    (void)state;
-    const world w = {.probe_ns = STEP_NS / 4, .drift_at = 5000};
-    outcome found = run(&w, 0.03, 10, 20000);
-    assert_true(found.share <= 0.035);
-    assert_true(found.probed < 20000 / 10 / 2);
+    const outcome plain = run(10, 1000, STEP_NS, 0, 0), unseen = run(10, 1000, STEP_NS / 100, STEP_NS, 0),
+                  stumbling = run(10, 1000, STEP_NS, 0, 50 * STEP_NS);
+    assert_true(fabs(plain.told - plain.share) < 0.01 * plain.share);
+    assert_true(fabs(unseen.told - unseen.share) < 0.03 * unseen.share);
+    assert_true(fabs(stumbling.told - plain.share) < 0.05 * plain.share);
 }
 
 static void without_an_unprobed_step_the_share_is_unknown(void **state) {
     (void)state;
-    const world w = {.probe_ns = 1000};
-    assert_true(isnan(run(&w, 0, 1, 10).told));
+    assert_true(isnan(run(1, 10, 1000, 0, 0).told));
 }
 
 /* The thread governor on machines made of two numbers: a step's time with all threads and with one. */
@@ -251,16 +196,13 @@ static void one_lane_has_no_choice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fixed_interval_is_kept_at_any_cost),
-        cmocka_unit_test(cheap_probes_run_at_the_finest_interval),
-        cmocka_unit_test(dear_probes_stay_within_the_budget),
-        cmocka_unit_test(costs_outside_the_probes_count),
-        cmocka_unit_test(the_first_step_is_probed_even_in_a_short_run),
-        cmocka_unit_test(the_floor_of_a_short_run_costs_a_tenth_of_a_second_at_most),
-        cmocka_unit_test(a_slow_or_busy_machine_keeps_the_floor),
-        cmocka_unit_test(the_floor_takes_four_budgets_at_most),
-        cmocka_unit_test(a_machine_that_stumbles_moves_nothing),
-        cmocka_unit_test(probes_that_become_dear_are_run_less_often),
+        cmocka_unit_test(probing_stays_within_the_budget),
+        cmocka_unit_test(intervals_are_few),
+        cmocka_unit_test(the_dearest_cell_decides),
+        cmocka_unit_test(a_slow_machine_chooses_alike),
+        cmocka_unit_test(short_runs_have_no_choice),
+        cmocka_unit_test(an_interval_is_kept_at_any_cost),
+        cmocka_unit_test(the_cost_is_what_probed_steps_took_longer),
         cmocka_unit_test(without_an_unprobed_step_the_share_is_unknown),
         cmocka_unit_test(a_quiet_machine_always_uses_all_lanes),
         cmocka_unit_test(a_busy_machine_costs_hardly_more_than_one_lane),

@@ -242,7 +242,7 @@ static ab_status fit_all(fit *f) {
              "batch", "vs O0", "by plan", "held MiB", "RSS MiB", "samples/s");
     ab_status status = AB_OK;
     for (int i = 0; i < count && status == AB_OK; i++)
-        if (!cells[i].perturbed_baseline && cells[i].seed == f->config.seed)
+        if (!cells[i].perturbation && cells[i].seed == f->config.seed)
             status = fit_cell(f, &cells[i], &reference);
     ab_run_cells_free(cells, count);
     if (status == AB_OK && f->fitted == 0)

@@ -109,7 +109,7 @@ static ab_status print_all(const ab_run_config *config, bool verbose) {
     AB_TRY(ab_run_cells(config, &cells, &count));
     ab_status status = AB_OK;
     for (int i = 0; i < count && status == AB_OK; i++)
-        if (!cells[i].perturbed_baseline) status = print_cell(config, &cells[i], verbose);
+        if (!cells[i].perturbation) status = print_cell(config, &cells[i], verbose);
     ab_run_cells_free(cells, count);
     return status;
 }

@@ -133,7 +133,8 @@ static ab_status create_cell(ab_fp32_reference *fp32, const ab_cell_config *conf
     fp32->config = *config;
     AB_TRY(ab_level_find("O0", &o0));
     AB_TRY(ab_policy_resolve(o0, config->policy.half, NULL, 0, &fp32->config.policy));
-    fp32->config.accumulate_half = fp32->config.perturbed_baseline = fp32->config.tf32 = false;
+    fp32->config.accumulate_half = fp32->config.tf32 = false;
+    fp32->config.perturbation = AB_PERTURB_NONE;
     return ab_cell_create(&fp32->config, &fp32->cell);
 }
 

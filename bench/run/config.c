@@ -670,12 +670,12 @@ static ab_status check_shadow(const ab_run_config *config, const ab_policy *poli
 }
 
 static ab_status name_cell(const ab_run_config *config, ab_cell_spec *cell) {
+    static const char *const suffix[] = {"", "/ulp", "/rounding"};
     char scale[AB_SCALER_TEXT];
     AB_TRY(ab_cell_digest(config, cell, cell->digest));
     cell->id = ab_text_new("%s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->policy.label,
                            ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name,
-                           config->device->name, (unsigned long long)cell->seed,
-                           cell->perturbed_baseline ? "/ulp" : "");
+                           config->device->name, (unsigned long long)cell->seed, suffix[cell->perturbation]);
     return cell->id ? AB_OK : ab_fail(AB_NO_MEMORY, "cells: out of memory");
 }
 
@@ -719,12 +719,12 @@ static ab_status choose_math(const ab_run_config *config, bool reference, ab_pol
 
 /* The cell of the entry `l` of --levels. */
 static ab_status make_cell(const ab_run_config *config, int l, const ab_format *half,
-                           const ab_scale_choice *choice, bool perturbed, ab_cell_spec *cell) {
+                           const ab_scale_choice *choice, ab_perturbation perturbation, ab_cell_spec *cell) {
     const ab_level *level = config->level[l];
     const ab_level_options *own = &config->own[l];
     const bool reference = ab_level_is_reference(level);
     *cell = (ab_cell_spec){
-        .level = level, .own = own, .half = half, .perturbed_baseline = perturbed, .seed = config->seed};
+        .level = level, .own = own, .half = half, .perturbation = perturbation, .seed = config->seed};
     AB_TRY(resolve(config, level, own, half, &cell->policy));
     if (!choice->preset && !reference && !own->own_scale) cell->policy.loss_scale = choice->scale;
     AB_TRY(choose_state(config, reference, half, &cell->policy.keep));
@@ -762,7 +762,8 @@ static ab_status remove_repeats(ab_cell_spec *cells, int *count) {
     return AB_OK;
 }
 
-/* The perturbed baseline: O0 at its own scale, perturbed by one ulp; of several, the least overridden. */
+/* The perturbed baselines: O0 at its own scale, perturbed by one ulp and by as much as a rounding; of several,
+ * the least overridden. */
 static ab_status append_floor(const ab_run_config *config, const ab_format *half, ab_cell_spec *cells,
                               int *count) {
     const ab_scale_choice preset = {.preset = true};
@@ -771,15 +772,17 @@ static ab_status append_floor(const ab_run_config *config, const ab_format *half
         if (ab_level_is_reference(config->level[l]) &&
             (found < 0 || config->own[l].owns <= config->own[found].owns))
             found = l;
-    return found < 0 ? AB_OK : make_cell(config, found, half, &preset, true, &cells[(*count)++]);
+    for (int p = AB_PERTURB_ULP; p <= AB_PERTURB_ROUNDING && found >= 0; p++)
+        AB_TRY(make_cell(config, found, half, &preset, (ab_perturbation)p, &cells[(*count)++]));
+    return AB_OK;
 }
 
-/* Repeats the cells for the other seeds, without the noise floor. */
+/* Repeats the cells for the other seeds, without the noise floors. */
 static ab_status append_seeds(const ab_run_config *config, ab_cell_spec *cells, int *count) {
     int first = *count;
     for (int64_t seed = 1; seed < config->seeds; seed++) {
         for (int i = 0; i < first; i++) {
-            if (cells[i].perturbed_baseline) continue;
+            if (cells[i].perturbation) continue;
             ab_cell_spec cell = cells[i];
             cell.seed = config->seed + (uint64_t)seed;
             AB_TRY(name_cell(config, &cell));
@@ -796,7 +799,7 @@ void ab_run_cells_free(ab_cell_spec *cells, int count) {
 
 ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *count) {
     ab_status status = AB_OK;
-    int most = (int)config->seeds * config->halves * (config->levels * config->scales + 1);
+    int most = (int)config->seeds * config->halves * (config->levels * config->scales + 2);
     ab_cell_spec *cells = calloc((size_t)most, sizeof *cells);
     *count = 0;
     if (!cells) return ab_fail(AB_NO_MEMORY, "cells: out of memory");
@@ -804,7 +807,7 @@ ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *
         for (int l = 0; l < config->levels; l++) {
             for (int s = 0; s < config->scales; s++) {
                 ab_cell_spec cell;
-                AB_TRY_GOTO(make_cell(config, l, config->half[h], &config->scale[s], false, &cell));
+                AB_TRY_GOTO(make_cell(config, l, config->half[h], &config->scale[s], AB_PERTURB_NONE, &cell));
                 cells[(*count)++] = cell;
             }
         }
@@ -866,7 +869,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .path = config->path,
                             .init_file = config->init_file,
                             .init_map = config->init_map,
-                            .perturbed_baseline = spec->perturbed_baseline,
+                            .perturbation = spec->perturbation,
                             .no_graph = config->no_graph,
                             .tf32 = spec->policy.tf32,
                             .device = config->device,

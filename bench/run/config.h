@@ -55,7 +55,7 @@ typedef struct ab_run_config {
     double probe_budget;  /* largest share of the run time for probing; 0: no governor */
     int64_t shadow_every; /* 0: never */
     ab_reference_kind shadow;
-    bool floor; /* run the perturbed baseline (one ulp) */
+    bool floor; /* run the perturbed baselines */
 } ab_run_config;
 
 /* Checks everything that can be checked before training. On success the caller clears *config. With
@@ -70,18 +70,18 @@ void ab_run_config_clear(ab_run_config *config);
 
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {
-    char *id; /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp"; the second
-                 part is policy.label; owned */
+    char *id; /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" or
+               * "/rounding"; the second part is policy.label; owned */
     char digest[17]; /* identity: ab_cell_digest of the resolved configuration */
     const ab_level *level;
     const ab_level_options *own; /* of its entry in --levels; borrowed */
     ab_policy policy;
     const ab_format *half;
-    bool perturbed_baseline;
+    ab_perturbation perturbation; /* a perturbed baseline: O0 from moved weights */
     uint64_t seed;
 } ab_cell_spec;
 
-/* All cells in the order of the table: for each half format, each level, each scale; then the noise floor. A
+/* All cells in the order of the table: for each half format, each level, each scale; then the noise floors. A
  * cell whose policy repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned
  * by the caller (ab_run_cells_free). */
 AB_MUST_CHECK ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **cells, int *count);

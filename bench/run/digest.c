@@ -202,7 +202,8 @@ ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell, 
     add_text(&sum, "resume_from", config->resume_file ? config->resume_file : "");
     add_text(&sum, "device", config->device->name);
     add_integer(&sum, "seed", (int64_t)cell->seed);
-    add_integer(&sum, "ulp_twin", cell->perturbed_baseline);
+    add_integer(&sum, "ulp_twin", cell->perturbation == AB_PERTURB_ULP);
+    if (cell->perturbation == AB_PERTURB_ROUNDING) add_text(&sum, "rounding_twin", cell->half->name);
     ab_digest_text(sum, digest);
     return AB_OK;
 }

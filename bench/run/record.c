@@ -372,6 +372,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     const bool all = config->accumulate_half, some = ab_net_half_accumulators(config->net) > 0;
     const bool emulated = (all || some) && half;
     cJSON_AddStringToObject(cell, "id", spec->id);
+    static const char *const twins[] = {NULL, "ulp", "rounding"};
     cJSON_AddStringToObject(cell, "config_digest", spec->digest);
     cJSON_AddStringToObject(cell, "model", config->net->name);
     cJSON_AddStringToObject(cell, "level", spec->level->name);
@@ -381,7 +382,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "half_format", spec->half->name);
     cJSON_AddStringToObject(cell, "device", config->device->name);
     cJSON_AddNumberToObject(cell, "seed", (double)spec->seed);
-    add_text(cell, "twin", spec->perturbed_baseline ? "ulp" : NULL);
+    add_text(cell, "twin", twins[spec->perturbation]);
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");
     cJSON *properties = policy_part(policy);
@@ -647,6 +648,7 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     cJSON *list = cJSON_AddArrayToObject(document, "cells");
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, new_cell(config, &cells[i]));
     cJSON_AddNullToObject(document, "noise_floor");
+    cJSON_AddNullToObject(document, "rounding_floor");
     cJSON *warnings = cJSON_AddArrayToObject(document, "warnings");
     if (config->flush_denormal && strcmp(config->device->name, "cpu") != 0)
         cJSON_AddItemToArray(warnings, cJSON_CreateString(flush_on_gpu));

@@ -64,7 +64,7 @@ typedef struct run {
 
 /* Only the losses of the noise floor and of further seeds are used: one round is enough. */
 static bool is_timed(const run *r, int cell) {
-    return !r->cells[cell].perturbed_baseline && r->cells[cell].seed == r->config.seed;
+    return !r->cells[cell].perturbation && r->cells[cell].seed == r->config.seed;
 }
 
 /* Each round runs every timed cell once, in a random order per round. */

@@ -103,7 +103,7 @@ typedef struct floor_traces {
 static floor_traces find_noise_floor(const ab_cells *cells) {
     const cJSON *cell;
     cJSON_ArrayForEach(cell, ab_json_at(cells->document, "cells")) {
-        if (!cJSON_IsString(ab_json_at(cell, "twin"))) continue;
+        if (strcmp(ab_json_text(cell, "twin", ""), "ulp") != 0) continue;
         const cJSON *plain = ab_cells_baseline(cells, cell);
         if (is_traced(cell) && plain && is_traced(plain))
             return (floor_traces){trace_of(plain), trace_of(cell)};

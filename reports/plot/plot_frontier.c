@@ -5,6 +5,7 @@
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
+#include "reports/record/summary.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -63,7 +64,8 @@ static point point_of(const cJSON *document, const cJSON *cell, bool accuracy) {
         p.low *= 100;
         p.high *= 100;
     } else {
-        double floor = ab_json_number(document, "noise_floor.loss_gap", 0);
+        const ab_floors floors = ab_summary_floors(document);
+        const double floor = fmax(floors.noise, floors.rounding);
         p.value = figure(cell, "loss_final");
         p.low = p.value - floor;
         p.high = p.value + floor;

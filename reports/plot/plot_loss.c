@@ -1,6 +1,6 @@
 /* Training losses with a running mean, and the distance of each cell's losses from O0's. O0 and its
- * perturbed baseline (moved by one ulp) are on every page: the distance of the perturbed baseline is
- * noise. */
+ * perturbed baselines (moved by one ulp, and by as much as a rounding) are on every page: their distance is
+ * chance. */
 #include "reports/plot/plot.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PER_PAGE = 6, MAX_SERIES = PER_PAGE + 2, MAX_REACH = 100, MAX_POINTS = 5000 };
+enum { PER_PAGE = 6, MAX_SERIES = PER_PAGE + 3, MAX_REACH = 100, MAX_POINTS = 5000 };
 
 static bool is_o0(const cJSON *cell) { return strcmp(ab_cell_label(cell), "O0") == 0; }
 
@@ -22,17 +22,22 @@ static bool is_candidate(const cJSON *cell) { return has_losses(cell) && !is_o0(
 static bool is_baseline(const cJSON *cell) {
     return has_losses(cell) && is_o0(cell) && !ab_plot_is_perturbed_baseline(cell);
 }
-static bool is_floor(const cJSON *cell) { return has_losses(cell) && ab_plot_is_perturbed_baseline(cell); }
+static bool is_twin(const cJSON *cell, const char *kind) {
+    return has_losses(cell) && strcmp(ab_json_text(cell, "twin", ""), kind) == 0;
+}
+static bool is_ulp(const cJSON *cell) { return is_twin(cell, "ulp"); }
+static bool is_rounding(const cJSON *cell) { return is_twin(cell, "rounding"); }
 
 static int pages(const cJSON *document) {
     int count = ab_plot_page_count(document, is_candidate, PER_PAGE);
     return count > 0 ? count : ab_plot_page_count(document, is_baseline, 1) > 0;
 }
 
-/* Cells of the page: O0 and the perturbed baseline first, if present. */
+/* Cells of the page: O0 and the perturbed baselines first, if present. */
 static int choose(const cJSON *document, int page, const cJSON **cell) {
     int count = ab_plot_cells(document, is_baseline, 0, 1, cell);
-    count += ab_plot_cells(document, is_floor, 0, 1, cell + count);
+    count += ab_plot_cells(document, is_ulp, 0, 1, cell + count);
+    count += ab_plot_cells(document, is_rounding, 0, 1, cell + count);
     return count + ab_plot_cells(document, is_candidate, page, PER_PAGE, cell + count);
 }
 
@@ -109,7 +114,7 @@ static int longest(const series *s, int count) {
 }
 
 /* Colour index: the levels of the document other than O0, in order of appearance; O0 and its perturbed
- * baseline have 0 and 1. */
+ * baselines have 0 and 1. */
 static int color_of(const cJSON *document, const cJSON *cell) {
     const char *level = ab_cell_label(cell);
     int color = 2;
@@ -129,7 +134,7 @@ static int color_of(const cJSON *document, const cJSON *cell) {
 static int dash_of(const cJSON *const *cell, int i) {
     int dash = 1;
     for (int k = 0; k < i; k++) dash += strcmp(ab_cell_label(cell[k]), ab_cell_label(cell[i])) == 0;
-    return is_o0(cell[i]) ? 1 : dash;
+    return is_o0(cell[i]) ? 1 + is_rounding(cell[i]) : dash;
 }
 
 static void write_variables(const cJSON *document, const cJSON *const *cell, const series *s, int count,
@@ -139,7 +144,8 @@ static void write_variables(const cJSON *document, const cJSON *const *cell, con
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "height", 800);
     ab_plot_set_number(script, "series", count);
-    ab_plot_set_number(script, "floor_shown", count > 1 && ab_plot_is_perturbed_baseline(cell[1]));
+    ab_plot_set_number(script, "ulp_shown", count > 1 && is_ulp(cell[1]));
+    ab_plot_set_number(script, "rounding_shown", count > 2 && is_rounding(cell[2]));
     ab_plot_set_number(script, "steps", longest(s, count));
     ab_plot_set_number(script, "top_loss", find_top(s, count));
     ab_plot_set_number(script, "window", 2 * reach + 1);

@@ -90,7 +90,10 @@ const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label)
     ab_text_clean(level, sizeof level, ab_cell_label(cell));
     scale_label(cell, scale, sizeof scale);
     ab_text_show(label, AB_PLOT_LABEL, "%s%s, %s", level,
-                 ab_plot_is_perturbed_baseline(cell) ? " + 1 ulp" : "", scale);
+                 !ab_plot_is_perturbed_baseline(cell)                      ? ""
+                 : strcmp(ab_json_text(cell, "twin", ""), "rounding") == 0 ? " + rounding"
+                                                                           : " + 1 ulp",
+                 scale);
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
         if (!varies(document, keys[i])) continue;
         ab_text_clean(text, sizeof text, ab_json_text(cell, keys[i], "?"));

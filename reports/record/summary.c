@@ -1,10 +1,11 @@
 /* Summary numbers of the table, computed from the raw record only. A pure function of the document: it adds
- * cells[].summary and noise_floor and changes nothing else.
+ * cells[].summary, noise_floor and rounding_floor and changes nothing else.
  *
  * Definitions
  *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
  *   loss_gap        loss_final minus that of the O0 cell of ab_cells_baseline
- *   noise floor     the largest |loss_gap| of the perturbed baselines
+ *   noise floor     the largest |loss_gap| of O0 from weights moved by one ulp
+ *   rounding floor  the largest |loss_gap| of O0 from weights moved by as much as rounding to half moves them
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those
  *                   medians
  *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
@@ -259,26 +260,33 @@ static void count_updates(facts *f) {
 
 /* ---- comparing with O0 ----------------------------------------------------------------------- */
 
-static bool is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
-
-/* Returns the perturbed baseline with the largest gap; NULL if there is none. */
-static const facts *find_noise_floor(const facts *all, int count) {
+/* Returns the perturbed baseline of this kind with the largest gap; NULL if there is none. */
+static const facts *find_floor(const facts *all, int count, const char *twin) {
     const facts *found = NULL;
     for (int i = 0; i < count; i++) {
-        if (!is_perturbed_baseline(all[i].cell) || !is_known(&all[i].loss_gap)) continue;
+        if (strcmp(ab_json_text(all[i].cell, "twin", ""), twin) != 0 || !is_known(&all[i].loss_gap)) continue;
         if (!found || fabs(all[i].loss_gap.value) > fabs(found->loss_gap.value)) found = &all[i];
     }
     return found;
 }
 
 /* A cell's speed counts only if its training is as good as O0's: it ended well, every loss is finite, at
- * least 95 % of the steps were applied, and the final loss is above O0's by no more than 10 noise floors
- * or 5 % of O0's, whichever is larger. */
-double ab_summary_allowed_gap(double noise_floor, double baseline_loss) {
-    return fmax(floor_multiple * noise_floor, baseline_share * fabs(baseline_loss));
+ * least 95 % of the steps were applied, and the final loss is above O0's by no more than 10 noise floors,
+ * the rounding floor or 5 % of O0's, whichever is largest. */
+double ab_summary_allowed_gap(const ab_floors *floors, double baseline_loss) {
+    return fmax(fmax(floor_multiple * floors->noise, floors->rounding), baseline_share * fabs(baseline_loss));
 }
 
-static void certify(facts *f, double floor) {
+static double floor_of(const cJSON *document, const char *path) {
+    return fabs(ab_json_number(document, path, 0));
+}
+
+ab_floors ab_summary_floors(const cJSON *document) {
+    return (ab_floors){floor_of(document, "noise_floor.loss_gap"),
+                       floor_of(document, "rounding_floor.loss_gap")};
+}
+
+static void certify(facts *f, const ab_floors *floors) {
     const cJSON *cell = f->cell;
     double total = ab_json_number(cell, "steps_total", 0), applied = ab_json_number(cell, "steps_applied", 0);
     double nonfinite = ab_json_number(cell, "nonfinite_losses", 0);
@@ -293,10 +301,12 @@ static void certify(facts *f, double floor) {
         add_reason(&f->failed, "no loss gap: %s", ab_text_brief(f->loss_gap.reason, 150));
         return;
     }
-    double allowed = ab_summary_allowed_gap(floor, f->baseline->loss_final.value);
+    double allowed = ab_summary_allowed_gap(floors, f->baseline->loss_final.value);
     if (f->loss_gap.value > allowed)
         add_reason(&f->failed,
-                   "loss gap %+.4g is above %.4g, the larger of 10 noise floors and 5 %% of O0's loss",
+                   "loss gap %+.4g is above %.4g, the largest of 10 noise floors, the rounding floor and 5 "
+                   "%% of O0's "
+                   "loss",
                    f->loss_gap.value, allowed);
 }
 
@@ -379,12 +389,12 @@ static cJSON *summary_object(facts *f) {
     return NULL;
 }
 
-static cJSON *floor_object(const facts *twin) {
+static cJSON *floor_object(const facts *twin, const char *text) {
     if (!twin) return cJSON_CreateNull();
     builder b = {cJSON_CreateObject(), false};
     put(&b, "cell", cJSON_CreateString(ab_json_text(twin->cell, "id", "")));
     put(&b, "loss_gap", cJSON_CreateNumber(fabs(twin->loss_gap.value)));
-    put(&b, "text", cJSON_CreateString("O0 again with every initial weight moved by one ulp"));
+    put(&b, "text", cJSON_CreateString(text));
     if (!b.failed) return b.object;
     cJSON_Delete(b.object);
     return NULL;
@@ -413,26 +423,41 @@ static ab_status measure(const cJSON *document, facts *f) {
     return ab_subnormal_slowdown(f->cell, &f->subnormal_slowdown);
 }
 
-static void compare(const ab_baselines *baselines, facts *all, int count, const facts **noise_floor_cell) {
+/* The perturbed baselines that the two floors come from; NULL: not measured. */
+typedef struct floor_cells {
+    const facts *noise, *rounding;
+} floor_cells;
+
+static double floor_gap(const facts *twin) { return twin ? fabs(twin->loss_gap.value) : 0; }
+
+static floor_cells compare(const ab_baselines *baselines, facts *all, int count) {
     for (int i = 0; i < count; i++) {
         const int o0 = ab_baselines_find(baselines, all[i].cell);
         all[i].baseline = o0 < 0 ? NULL : &all[o0];
         all[i].loss_gap = loss_gap(&all[i]);
     }
-    *noise_floor_cell = find_noise_floor(all, count);
-    double floor = *noise_floor_cell ? fabs((*noise_floor_cell)->loss_gap.value) : 0;
-    for (int i = 0; i < count; i++) certify(&all[i], floor);
+    const floor_cells found = {find_floor(all, count, "ulp"), find_floor(all, count, "rounding")};
+    const ab_floors floors = {floor_gap(found.noise), floor_gap(found.rounding)};
+    for (int i = 0; i < count; i++) certify(&all[i], &floors);
     for (int i = 0; i < count; i++) {
         const facts *o0 = all[i].baseline;
         all[i].rate_ratio = speed_ratio(&all[i]);
         all[i].peak_ratio = o0 ? ratio(&all[i].peak, &o0->peak, "O0") : unknown("%s", no_baseline);
     }
+    return found;
+}
+
+static ab_status set_floors(cJSON *document, const floor_cells *found) {
+    static const char ulp[] = "O0 again with every initial weight moved by one ulp",
+                      rounding[] = "O0 again with every initial weight moved by as much as rounding to the "
+                                   "half format would";
+    AB_TRY(set(document, "noise_floor", floor_object(found->noise, ulp)));
+    return set(document, "rounding_floor", floor_object(found->rounding, rounding));
 }
 
 ab_status ab_result_summarise(cJSON *document) {
     cJSON *cell, *cells = cJSON_GetObjectItemCaseSensitive(document, "cells");
     int count = cJSON_GetArraySize(cells), i = 0;
-    const facts *noise_floor_cell = NULL;
     ab_status status = AB_OK;
     facts *all = calloc((size_t)count + 1, sizeof *all);
     ab_baselines baselines = {NULL, 0};
@@ -440,8 +465,8 @@ ab_status ab_result_summarise(cJSON *document) {
     AB_TRY_GOTO(ab_baselines_create(document, &baselines));
     cJSON_ArrayForEach(cell, cells) all[i++].cell = cell;
     for (i = 0; i < count; i++) AB_TRY_GOTO(measure(document, &all[i]));
-    compare(&baselines, all, count, &noise_floor_cell);
-    AB_TRY_GOTO(set(document, "noise_floor", floor_object(noise_floor_cell)));
+    const floor_cells floors = compare(&baselines, all, count);
+    AB_TRY_GOTO(set_floors(document, &floors));
     i = 0;
     cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));
 out:

@@ -4,14 +4,26 @@
 
 #include "kernels/core/compiler.h"
 
+#include <cjson/cJSON.h>
+
 AB_BEGIN_DECLS
 
 enum {
     AB_SUMMARY_FINAL_LOSSES = 20
 }; /* a final loss is the mean of this many last losses, or of all if there are fewer */
 
-/* Loss gap to O0 that a certificate allows: the larger of 10 noise floors and 5 % of O0's final loss. */
-double ab_summary_allowed_gap(double noise_floor, double baseline_loss);
+/* What chance does to O0's final loss: weights moved by one ulp; by as much as rounding to half moves them.
+ * 0: not measured. */
+typedef struct ab_floors {
+    double noise, rounding;
+} ab_floors;
+
+/* Those of a summarised document. */
+ab_floors ab_summary_floors(const cJSON *document);
+
+/* Loss gap to O0 that a certificate allows: the largest of 10 noise floors, the rounding floor and 5 % of
+ * O0's final loss. */
+double ab_summary_allowed_gap(const ab_floors *floors, double baseline_loss);
 
 AB_END_DECLS
 

@@ -65,10 +65,11 @@ static void parenthesise(const cJSON *cell, ab_grid_text *out) {
 }
 
 static void write_level(const cJSON *cell, ab_grid_text *out) {
-    char level[AB_GRID_TEXT - 8];
-    const char *suffix = cJSON_IsString(ab_json_at(cell, "twin")) ? "+ulp" : "";
-    ab_text_show(out->text, sizeof out->text, "%s%s", ab_text_clean(level, sizeof level, ab_cell_label(cell)),
-                 suffix);
+    char level[AB_GRID_TEXT - 18], twin[16];
+    const bool moved = cJSON_IsString(ab_json_at(cell, "twin"));
+    ab_text_show(out->text, sizeof out->text, "%s%s%s",
+                 ab_text_clean(level, sizeof level, ab_cell_label(cell)), moved ? "+" : "",
+                 moved ? clean(cell, "twin", "?", twin, sizeof twin) : "");
 }
 
 static void write_scale(const cJSON *cell, ab_grid_text *out) {
@@ -543,12 +544,41 @@ static ab_status add_notes(const cJSON *document, ab_grid *grid) {
     return add_warnings(document, grid);
 }
 
-/* The noise floor without its sign. */
-static const char *floor_text(const cJSON *document, char *text) {
-    double floor = ab_json_number(document, "noise_floor.loss_gap", (double)NAN);
-    if (floor == 0) return "0";
-    ab_text_gap(text, floor);
-    return text + (text[0] == '+');
+/* Appends a floor without its sign. */
+static void append_floor(const cJSON *document, const char *path, char *text, size_t size) {
+    char number[AB_TEXT_NUMBER];
+    double floor = ab_json_number(document, path, (double)NAN);
+    ab_text_gap(number, floor);
+    ab_text_append(text, size, "%s", floor == 0 ? "0" : number + (number[0] == '+'));
+}
+
+/* "0.0039|0.0051": the noise floor, and the rounding floor where it was measured. */
+static const char *floor_text(const cJSON *document, char *text, size_t size) {
+    text[0] = '\0';
+    append_floor(document, "noise_floor.loss_gap", text, size);
+    if (!cJSON_IsObject(ab_json_at(document, "rounding_floor"))) return text;
+    ab_text_append(text, size, "|");
+    append_floor(document, "rounding_floor.loss_gap", text, size);
+    return text;
+}
+
+static ab_status add_floor_legend(const cJSON *document, ab_grid *grid) {
+    char floors[2 * AB_TEXT_NUMBER];
+    if (!cJSON_IsObject(ab_json_at(document, "noise_floor")))
+        return add_line(&grid->legend, AB_TONE_PLAIN,
+                        "gap to O0: final loss minus O0's; no noise floor was measured");
+    floor_text(document, floors, sizeof floors);
+    if (!cJSON_IsObject(ab_json_at(document, "rounding_floor")))
+        return add_line(
+            &grid->legend, AB_TONE_PLAIN,
+            "gap to O0, floor ±%s: O0 again with every initial weight moved by one ulp; gaps of a "
+            "few floors are noise",
+            floors);
+    return add_line(
+        &grid->legend, AB_TONE_PLAIN,
+        "gap to O0, floors ±ulp|rounding %s: O0 again with every initial weight moved by one ulp, "
+        "or by as much as rounding it to half would; gaps within either are chance",
+        floors);
 }
 
 static ab_status add_legend(const cJSON *document, ab_grid *grid) {
@@ -566,25 +596,16 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
         "--swallow`)",
         "( ): modelled: nothing is cast in this cell; what a cast to the half format would have done",
     };
-    char floor[AB_TEXT_NUMBER], text[160];
-    const cJSON *noise = ab_json_at(document, "noise_floor");
-    if (cJSON_IsObject(noise)) {
-        AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
-                        "gap to O0, floor ±%s: %s; gaps of a few floors are noise",
-                        floor_text(document, floor), clean(noise, "text", "?", text, sizeof text)));
-    } else {
-        AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
-                        "gap to O0: final loss minus O0's; no noise floor was measured"));
-    }
+    AB_TRY(add_floor_legend(document, grid));
     for (size_t i = 0; i < AB_COUNT_OF(lines); i++)
         AB_TRY(add_line(&grid->legend, AB_TONE_FAINT, "%s", lines[i]));
     return AB_OK;
 }
 
 static void write_gap_head(const cJSON *document, ab_grid *grid) {
-    char floor[AB_TEXT_NUMBER];
+    char floors[2 * AB_TEXT_NUMBER];
     if (!cJSON_IsObject(ab_json_at(document, "noise_floor"))) return;
-    ab_text_show(grid->gap_head, sizeof grid->gap_head, "±%s", floor_text(document, floor));
+    ab_text_show(grid->gap_head, sizeof grid->gap_head, "±%s", floor_text(document, floors, sizeof floors));
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */

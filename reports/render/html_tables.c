@@ -114,9 +114,16 @@ static void cells_fact(const ab_html *h) {
     fact(h, "Cells", "%d of %d trained, %d void", done, all, void_cells);
 }
 
+static void floor_fact(const ab_html *h, const char *what, const char *path) {
+    char gap[AB_TEXT_NUMBER];
+    const double floor = ab_json_number(h->document, path, (double)NAN);
+    if (!isfinite(floor)) return;
+    ab_text_gap(gap, floor);
+    fact(h, what, "%s", floor == 0 ? "0" : gap + (gap[0] == '+'));
+}
+
 ab_status ab_html_summary(const ab_html *h) {
-    char id[40], started[40], gap[AB_TEXT_NUMBER];
-    double floor = ab_json_number(h->document, "noise_floor.loss_gap", (double)NAN);
+    char id[40], started[40];
     fputs("<dl class=\"facts\">\n", h->out);
     fact(h, "Run", "%s, %s%s",
          ab_text_clean(started, sizeof started, ab_json_text(h->document, "run.started_utc", "?")),
@@ -125,10 +132,8 @@ ab_status ab_html_summary(const ab_html *h) {
     cells_fact(h);
     best_fact(h, "Fastest level that trained as well as O0", "ratio_samples_to_o0", 1);
     best_fact(h, "Smallest level that trained as well as O0", "ratio_bytes_to_o0", -1);
-    if (isfinite(floor)) {
-        ab_text_gap(gap, floor);
-        fact(h, "Noise floor of the final loss", "%s", floor == 0 ? "0" : gap + (gap[0] == '+'));
-    }
+    floor_fact(h, "Noise floor of the final loss", "noise_floor.loss_gap");
+    floor_fact(h, "Rounding floor of the final loss", "rounding_floor.loss_gap");
     fputs("</dl>\n", h->out);
     return AB_OK;
 }

@@ -51,6 +51,7 @@ static const column columns[] = {
     {"summary.loss_final", NULL, false},
     {"summary.loss_gap", NULL, false},
     {"noise_floor.loss_gap", "noise_floor_loss_gap", true},
+    {"rounding_floor.loss_gap", "rounding_floor_loss_gap", true},
     {"summary.step_time_ns", NULL, false},
     {"summary.step_time_ns_low", NULL, false},
     {"summary.step_time_ns_high", NULL, false},

@@ -10,7 +10,7 @@ run --levels O0,O1,O2,O3 --scales default,1,128.0,dynamic "${small[@]}" --rounds
     --csv "$work/grid.csv" --markdown "$work/grid.md"
 expect_rc 0 "the grid"
 cp "$work/out" "$work/table"
-for text in "mlp on synthetic" "O0 " "O1 " "O2 " "O3 " "O0+ulp" dynamic " 128 "; do expect_text \
+for text in "mlp on synthetic" "O0 " "O1 " "O2 " "O3 " "O0+ulp" "O0+rounding" "±ulp|rounding" dynamic " 128 "; do expect_text \
     "$work/table" "$text" "the table"; done
 expect_text "$work/err" "mlp/O2/dynamic/fp16/cpu/seed1" "progress names the cells"
 expect_text "$work/err" "result in $result" "the run says where the result is"
@@ -20,11 +20,12 @@ expect_text "$result" '"complete"' "the document"
 run report "$result"
 expect_rc 0 "report"
 cmp -s "$work/out" "$work/table" || fail "the report differs from the table of the run"
-# O1 to O3 with default, 1, 128, dynamic: default is one of the others, so 3 x 3 cells; O0 and the floor
+# O1 to O3 with default, 1, 128, dynamic: default is one of the others, so 3 x 3 cells; O0 and the floors
 rows=$(csv_columns "$work/grid.csv" id status deterministic steps_total)
-[ "$(wc -l <<<"$rows")" = 11 ] || fail "expected 11 cells, found: $rows"
+[ "$(wc -l <<<"$rows")" = 12 ] || fail "expected 12 cells, found: $rows"
 [ "$(grep -c ' ok true 12$' <<<"$rows")" = 10 ] || fail "cells not ok, deterministic and whole: $rows"
-grep -q '^mlp/O0/1/fp16/cpu/seed1/ulp ok  12$' <<<"$rows" || fail "the noise floor runs once: $rows"
+for twin in ulp rounding; do grep -q "^mlp/O0/1/fp16/cpu/seed1/$twin ok  12\$" <<<"$rows" ||
+    fail "the $twin floor runs once: $rows"; done
 grep -q '^|.*O2' "$work/grid.md" || fail "no Markdown table"
 [ -d "$work/grid/plots" ] || fail "no plots beside the result"
 compgen -G "$work/grid/plots/*.gp" >/dev/null || fail "no gnuplot scripts kept"

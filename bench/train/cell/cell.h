@@ -8,6 +8,7 @@
 #include "bench/amp/plan/plan.h"
 #include "bench/amp/scaler/scaler.h"
 #include "bench/data/data.h"
+#include "bench/train/init/initial_weights.h"
 #include "bench/train/observe/always_on_stats.h"
 #include "bench/train/observe/observation.h"
 #include "bench/train/recipe.h"
@@ -30,9 +31,9 @@ typedef struct ab_cell_config {
     bool shuffled;
     bool accumulate_half;
     ab_cpu_path path;
-    const char *init_file;   /* safetensors or npz, or NULL: the net's own initialisation */
-    const char *init_map;    /* name map (init_map.h), or NULL */
-    bool perturbed_baseline; /* every initial weight is moved by one ulp */
+    const char *init_file;        /* safetensors or npz, or NULL: the net's own initialisation */
+    const char *init_map;         /* name map (init_map.h), or NULL */
+    ab_perturbation perturbation; /* how initial weights are moved, for the noise floors */
     const ab_device *device;
     bool tf32;            /* fp32 products may round their operands to TF32 if the device supports it */
     bool no_graph;        /* the host decides every step, even if the device could */

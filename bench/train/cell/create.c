@@ -56,7 +56,8 @@ static ab_status set_initial_weights(ab_cell *cell) {
     const ab_initial_weights initial = {.file = config->init_file,
                                         .map = config->init_map,
                                         .seed = config->seed,
-                                        .one_ulp = config->perturbed_baseline,
+                                        .perturbation = config->perturbation,
+                                        .half = config->policy.half,
                                         .nan_weight = config->recipe.faults & AB_FAULT_nan_initial_weight};
     return ab_initial_weights_set(&initial, &cell->memory);
 }

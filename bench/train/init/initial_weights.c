@@ -36,6 +36,21 @@ static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *na
     }
 }
 
+/* The distribution of rounding errors: uniform within half a spacing. Rounding moves no zeros. */
+static void move_as_rounding(float *values, int64_t n, const ab_format *half, uint64_t seed,
+                             const char *name) {
+    const uint32_t stream_step = ab_rng_name(name);
+    for (int64_t i = 0; i < n; i++) {
+        int exponent;
+        if (values[i] == 0 || !isfinite(values[i])) continue;
+        frexp((double)values[i], &exponent); /* |value| is in [2^(exponent - 1), 2^exponent) */
+        const int binade = exponent - 1 > half->emin ? exponent - 1 : half->emin;
+        const uint32_t word = ab_rng_at(seed, AB_RNG_INIT, stream_step, (uint64_t)i).word[3];
+        const double u = ((double)word + 0.5) * 0x1p-32 - 0.5;
+        values[i] = (float)((double)values[i] + ldexp(u, binade + 1 - half->precision));
+    }
+}
+
 /* Stores `values`; masters get what was stored, or with masters_from=fp32 the values themselves. */
 static ab_status store(const ab_cell_memory *memory, const ab_plan_param *param, float *values) {
     ab_tensor *stored = &memory->tensor[param->stored];
@@ -176,7 +191,10 @@ static ab_status set_param(const ab_initial_weights *initial, const ab_cell_memo
         draw_all(spec, initial->seed, name, values, n);
     const int last = plan->param[plan->params - 1].net_op;
     if (initial->nan_weight && param->net_op == last && n > 1) values[n / 2] = NAN;
-    if (initial->one_ulp && spec->kind == AB_PARAM_WEIGHT) move_one_ulp(values, n, initial->seed, name);
+    if (initial->perturbation == AB_PERTURB_ULP && spec->kind == AB_PARAM_WEIGHT)
+        move_one_ulp(values, n, initial->seed, name);
+    if (initial->perturbation == AB_PERTURB_ROUNDING && spec->kind == AB_PARAM_WEIGHT)
+        move_as_rounding(values, n, initial->half, initial->seed, name);
     return store(memory, param, values);
 }
 

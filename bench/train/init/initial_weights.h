@@ -11,12 +11,21 @@
 
 AB_BEGIN_DECLS
 
+/* How initial weights are moved, for the noise floors: a cell that differs from O0 by nothing else. */
+typedef enum ab_perturbation {
+    AB_PERTURB_NONE,
+    AB_PERTURB_ULP,     /* every weight to a neighbouring fp32 number, up or down at random */
+    AB_PERTURB_ROUNDING /* every weight by as much as rounding to the half format moves weights of its size:
+                         * uniformly within half a spacing of the half format to both sides */
+} ab_perturbation;
+
 typedef struct ab_initial_weights {
     const char *file; /* safetensors or npz, or NULL: the net's own initialisation */
     const char *map;  /* name map (init_map.h), or NULL */
     uint64_t seed;
-    bool one_ulp;    /* every weight is moved to a neighbouring fp32 number, up or down at random */
-    bool nan_weight; /* a fault: one weight of the last op is NaN */
+    ab_perturbation perturbation;
+    const ab_format *half; /* for AB_PERTURB_ROUNDING */
+    bool nan_weight;       /* a fault: one weight of the last op is NaN */
 } ab_initial_weights;
 
 /* Sets every parameter, buffer and master. AB_INPUT names the file and the tensors that do not match the

@@ -54,6 +54,9 @@ static ab_fact get_gap_lateness(const ab_facts *f) {
     return whole(beside(f, ab_facts_gap_lateness(f)), "/summary/loss_gap");
 }
 
+static ab_fact get_rounding_floor(const ab_facts *f) {
+    return whole(ab_json_number(f->document, "rounding_floor.loss_gap", (double)NAN), "");
+}
 static ab_fact get_noise_floor(const ab_facts *f) {
     return whole(ab_json_number(f->document, "noise_floor.loss_gap", (double)NAN), "");
 }

@@ -735,7 +735,7 @@ static void the_twin_differs_by_one_ulp_in_every_weight_and_in_nothing_else(void
     ab_net *net = net_of(conv_ops);
     ab_cell_config config = config_of(net, "O0", fp16, NULL);
     ab_cell *cell = cell_of(&config);
-    config.perturbed_baseline = true;
+    config.perturbation = AB_PERTURB_ULP;
     ab_cell *twin = cell_of(&config);
     const ab_plan *plan = ab_cell_plan(cell);
     int up = 0, down = 0;
@@ -757,6 +757,60 @@ static void the_twin_differs_by_one_ulp_in_every_weight_and_in_nothing_else(void
     assert_true(up > 150 && down > 150);
     ab_cell_destroy(cell);
     ab_cell_destroy(twin);
+    ab_net_free(net);
+}
+
+/* Largest and mean size of how far a weight is moved, in spacings of the half format at its size. */
+typedef struct moved {
+    double largest, mean;
+    int up, down, count;
+} moved;
+
+static moved moved_weights(const ab_net *net, const ab_format *half) {
+    ab_cell_config config = config_of(net, "O0", half, NULL);
+    ab_cell *cell = cell_of(&config);
+    config.perturbation = AB_PERTURB_ROUNDING;
+    ab_cell *twin = cell_of(&config);
+    const ab_plan *plan = ab_cell_plan(cell);
+    moved m = {0};
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        static float a[1024], b[1024];
+        int64_t n = read_values(cell, plan->tensor[param->stored].name, a, 1024);
+        read_values(twin, plan->tensor[param->stored].name, b, 1024);
+        for (int64_t i = 0; i < n; i++) {
+            if (param->grad == AB_NONE || a[i] == 0) {
+                assert_true(a[i] == b[i]); /* running statistics; rounding moves no zero */
+                continue;
+            }
+            const double binade = fmax(floor(log2(fabs((double)a[i]))), half->emin),
+                         spacing = exp2(binade - (half->precision - 1)),
+                         by = ((double)b[i] - (double)a[i]) / spacing;
+            m.largest = fmax(m.largest, fabs(by));
+            m.mean += fabs(by);
+            m.up += by > 0;
+            m.down += by < 0;
+            m.count++;
+        }
+    }
+    m.mean /= m.count;
+    ab_cell_destroy(cell);
+    ab_cell_destroy(twin);
+    return m;
+}
+
+/* Uniformly within half a spacing: a quarter of it on average, as rounding errors are. */
+static void the_rounding_twin_is_moved_as_rounding_moves_weights(void **state) {
+    (void)state;
+    ab_net *net = net_of(conv_ops);
+    const ab_format *const halves[] = {&ab_format_fp16, &ab_format_bf16};
+    for (int h = 0; h < 2; h++) {
+        const moved m = moved_weights(net, halves[h]);
+        assert_true(m.count > 300);
+        assert_true(m.largest > 0.48 && m.largest < 0.502); /* fp32 rounds the sum */
+        assert_true(m.mean > 0.22 && m.mean < 0.28);
+        assert_true(m.up > m.count / 3 && m.down > m.count / 3);
+    }
     ab_net_free(net);
 }
 
@@ -901,6 +955,7 @@ int main(void) {
         cmocka_unit_test(weights_survive_a_file),
         cmocka_unit_test(a_file_of_another_network_is_refused),
         cmocka_unit_test(the_twin_differs_by_one_ulp_in_every_weight_and_in_nothing_else),
+        cmocka_unit_test(the_rounding_twin_is_moved_as_rounding_moves_weights),
         cmocka_unit_test(evaluation_is_accuracy_and_mean_cross_entropy),
         cmocka_unit_test(evaluation_leaves_no_trace_in_training),
         cmocka_unit_test(a_trained_cell_is_right_about_the_test_set),

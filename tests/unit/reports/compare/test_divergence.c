@@ -78,7 +78,7 @@ static cJSON *cell_of(const ab_cell_config *config, const char *level, const cha
     cJSON_AddStringToObject(about, "math_mode", mode);
     cJSON_AddNumberToObject(about, "seed", 1);
     cJSON_AddItemToObject(about, "twin",
-                          config->perturbed_baseline ? cJSON_CreateString("ulp") : cJSON_CreateNull());
+                          config->perturbation ? cJSON_CreateString("ulp") : cJSON_CreateNull());
     cJSON_AddItemToObject(about, "probes", pt_report(tracer()->report, p->probe));
     tracer()->destroy(p->probe);
     ab_cell_destroy(cell);
@@ -92,7 +92,7 @@ static cJSON *document(const ab_net *net, const char *level, const ab_format *ha
     ab_cell_config candidate = pt_config(net, level, half, "sgd", NULL);
     cJSON *root = cJSON_CreateObject(), *cells = cJSON_AddArrayToObject(root, "cells");
     const char *mode = strcmp(level, "O0") == 0 ? "ieee_fp32" : half == &ab_format_fp16 ? "fp16" : "bf16";
-    twin.perturbed_baseline = true;
+    twin.perturbation = AB_PERTURB_ULP;
     cJSON_AddItemToArray(cells, cell_of(&plain, "O0", "ieee_fp32", "base", &none));
     cJSON_AddItemToArray(cells, cell_of(&twin, "O0", "ieee_fp32", "twin", &none));
     cJSON_AddItemToArray(cells,

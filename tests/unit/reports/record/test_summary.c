@@ -252,6 +252,29 @@ static void test_the_allowed_gap_is_the_larger_of_ten_floors_and_five_percent(vo
     cJSON_Delete(document);
 }
 
+/* The second floor: another perturbed O0. A gap within it is chance, and the larger of both counts. */
+static void test_the_rounding_floor_is_that_of_its_own_twin(void **state) {
+    (void)state;
+    cJSON *document = load(FIXTURE("lenet5")), *twin = cJSON_Duplicate(cell_of(document, 1), 1);
+    cJSON_ReplaceItemInObject(twin, "twin", cJSON_CreateString("rounding"));
+    cJSON_ReplaceItemInObject(twin, "id", cJSON_CreateString("the rounding twin"));
+    cJSON_AddItemToArray(member(document, "cells"), twin);
+    const int last = cJSON_GetArraySize(member(document, "cells")) - 1;
+    const double ulp = expected_floor(document),
+                 five_percent = 0.05 * expected_loss(document, plain_o0(document));
+    const double allowed = 3 * fmax(10 * ulp, five_percent);
+    shift_losses(document, last, allowed - expected_gap(document, cell_of(document, last)));
+    shift_losses(document, 2, 0.99 * allowed - expected_gap(document, cell_of(document, 2)));
+    assert_true(certified(document, 2));
+    const cJSON *noise = member(document, "noise_floor"), *rounding = member(document, "rounding_floor");
+    assert_true(fabs(number_of(noise, "loss_gap") - ulp) < 1e-15);
+    assert_true(fabs(number_of(rounding, "loss_gap") - allowed) < 1e-12);
+    assert_string_equal(text_of(rounding, "cell"), "the rounding twin");
+    shift_losses(document, 2, 0.02 * allowed);
+    assert_false(certified(document, 2));
+    cJSON_Delete(document);
+}
+
 static void test_the_baseline_is_the_o0_of_the_same_kind(void **state) {
     (void)state;
     cJSON *document = load(FIXTURE("lenet5")), *cells = member(document, "cells");
@@ -310,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_follows_from_the_raw_record),
         cmocka_unit_test(test_the_noise_floor_is_the_gap_of_the_twin),
+        cmocka_unit_test(test_the_rounding_floor_is_that_of_its_own_twin),
         cmocka_unit_test(test_the_generator_of_the_fixtures_agrees),
         cmocka_unit_test(test_summarising_twice_changes_nothing),
         cmocka_unit_test(test_a_speed_ratio_needs_equal_work_and_a_certificate),

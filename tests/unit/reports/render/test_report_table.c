@@ -124,6 +124,27 @@ static void test_the_noise_floor_stands_beside_the_gaps(void **state) {
     cJSON_Delete(document);
 }
 
+static void test_both_floors_stand_beside_the_gaps(void **state) {
+    (void)state;
+    cJSON *document = ab_test_fixture("lenet5"), *twin;
+    cJSON *cells = cJSON_GetObjectItem(document, "cells");
+    twin = cJSON_Duplicate(cJSON_GetArrayItem(cells, 1), 1);
+    cJSON_ReplaceItemInObject(twin, "twin", cJSON_CreateString("rounding"));
+    cJSON_AddItemToArray(cells, twin);
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    char expected[512], *table = ab_test_report(document, "table", 0);
+    const double floor = expected_floor(document);
+    snprintf(expected, sizeof expected, "±%.4f|%.4f", floor, floor);
+    const char *head = strstr(table, expected), *rows = row_start(table, 0);
+    assert_true(head && head < rows);
+    snprintf(expected, sizeof expected, "gap to O0, floors ±ulp|rounding %.4f|%.4f: O0 again", floor, floor);
+    assert_non_null(strstr(rows, expected));
+    assert_non_null(strstr(rows, "O0+rounding "));
+    assert_non_null(strstr(rows, "O0+ulp "));
+    free(table);
+    cJSON_Delete(document);
+}
+
 /* ---- what is said ---------------------------------------------------------------------------- */
 
 static void expect_text(const char *fixture, const char *expected) {
@@ -322,6 +343,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_follows_from_the_raw_record),
         cmocka_unit_test(test_the_noise_floor_stands_beside_the_gaps),
+        cmocka_unit_test(test_both_floors_stand_beside_the_gaps),
         cmocka_unit_test(test_void_failed_and_incomplete_are_said_with_their_reasons),
         cmocka_unit_test(test_columns_that_tell_cells_apart_appear_only_then),
         cmocka_unit_test(test_the_table_fits_a_terminal_of_120_columns),

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char usage[] =
     "usage: ampbench advise RESULT.json [OPTION]...\n"
@@ -32,7 +33,9 @@ static const char usage[] =
     "gradients that the recorded "
     "one visited.\n"
     "\n"
-    "  --level LEVEL       the level that the scale is for (default O2; of a probe's record: its own)\n"
+    "  --level LIST        the levels that the scale is for, e.g. O1,O2, or all: every level of the record "
+    "but O0\n"
+    "                      (default O2; of a probe's record: its own); each gets its own advice\n"
     "  --confirm           train again at the advised scale, skipping what overflows, every step probed, and "
     "print "
     "predicted\n"
@@ -41,7 +44,7 @@ static const char usage[] =
     "read\n"
     "                      from where it says, relative paths from this folder; nothing is written but "
     "--out\n"
-    "  --out FILE          the confirming run's result (default: it is not kept)\n"
+    "  --out FILE          the confirming run's result (default: it is not kept); for one level\n"
     "  --flushed-energy S  most that may be flushed of the sum of squares of any tensor (default 1e-6)\n"
     "  --flushed SHARE     most of its values (default: not asked; 0.001 is strict)\n"
     "  --overflow P        most steps that may overflow, as a share (default 0.0005)\n"
@@ -49,10 +52,13 @@ static const char usage[] =
     "(default: as many "
     "as recorded)\n"
     "  --scale X           predict, and confirm, for this scale instead of the advised one\n"
-    "  --json FILE         the advice as JSON; - is standard output, in place of the text\n"
+    "  --json FILE         the advice as JSON, of several levels as a list; - is standard output, in place "
+    "of the "
+    "text\n"
     "  --help              this text\n"
     "\n"
-    "Exit status: 0 a scale is advised (and, with --confirm, observed skips and flushes agree), 4 no scale "
+    "Exit status: 0 a scale is advised, at every level asked for (and, with --confirm, observed skips and "
+    "flushes agree), 4 no scale "
     "works or "
     "the receipt does\n"
     "not agree, 2 usage or a record that cannot tell.\n";
@@ -61,6 +67,7 @@ typedef struct request {
     const char *document, *level, *json, *out;
     bool confirm;
     ab_advise_goal goal;
+    ab_advise_unscaled unscaled; /* what was done to a record whose scale changed */
 } request;
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -178,48 +185,133 @@ static ab_status confirm(const cJSON *document, const request *r, const ab_advis
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static ab_status write_json(const request *r, const ab_advise *advise, const ab_advise_unscaled *unscaled,
-                            const ab_receipt *receipt) {
+static cJSON *advice_json(const request *r, const ab_advise *advise, const ab_receipt *receipt) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", "ampbench-advice");
     cJSON_AddNumberToObject(object, "schema_version", 2);
     cJSON_AddStringToObject(object, "level", r->level);
     ab_advise_json(advise, &r->goal, object);
-    ab_advise_unscaled_json(unscaled, object);
+    ab_advise_unscaled_json(&r->unscaled, object);
     if (receipt) ab_receipt_json(receipt, object);
-    ab_status status = ab_json_write_file(object, r->json);
-    cJSON_Delete(object);
+    return object;
+}
+
+static ab_status outcome(const char *level, const ab_advise *advice, const ab_receipt *receipt) {
+    if (!advice->feasible && !receipt) return ab_fail(AB_NUMERICS, "advise: %s: no loss scale works", level);
+    if (receipt && !receipt->overflow_agrees)
+        return ab_fail(AB_NUMERICS,
+                       "advise: %s: the confirming run overflowed more or less often than predicted", level);
+    if (receipt && !receipt->flush_agrees)
+        return ab_fail(AB_NUMERICS, "advise: %s: the confirming run flushed more or less than predicted",
+                       level);
+    return AB_OK;
+}
+
+/* The advice for r->level. *object: as JSON, owned by the caller; NULL where there is none. */
+static ab_status advise_level(const cJSON *document, const request *r, bool text, cJSON **object) {
+    ab_receipt receipt = {0};
+    *object = NULL;
+    ab_advise *advice = malloc(sizeof *advice);
+    if (!advice) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
+    ab_status status = ab_advise_make(document, r->level, &r->goal, advice);
+    const bool confirmed = status == AB_OK && r->confirm && (advice->feasible || r->goal.scale > 0);
+    if (status == AB_OK && text) ab_advise_print(advice, &r->goal, stdout);
+    if (status == AB_OK && text) ab_advise_print_unscaled(&r->unscaled, stdout);
+    if (confirmed) status = confirm(document, r, advice, &receipt);
+    if (confirmed && status == AB_OK && text) ab_receipt_print(&receipt, stdout);
+    if (status == AB_OK) {
+        *object = advice_json(r, advice, confirmed ? &receipt : NULL);
+        status = outcome(r->level, advice, confirmed ? &receipt : NULL);
+    }
+    free(advice);
     return status;
 }
 
-static ab_status advise(request *r, cJSON **document, ab_advise *advice) {
-    ab_receipt receipt = {0};
-    ab_advise_unscaled unscaled;
+/* ---- levels ---------------------------------------------------------------------------------- */
+
+static bool has_name(const cJSON *names, const char *name) {
+    const cJSON *known;
+    cJSON_ArrayForEach(known, names) {
+        if (strcmp(known->valuestring, name) == 0) return true;
+    }
+    return false;
+}
+
+static void add_levels_of(const cJSON *document, cJSON *names) {
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        const char *level = ab_json_text(cell, "level", "O0");
+        if (strcmp(level, "O0") != 0 && !has_name(names, level))
+            cJSON_AddItemToArray(names, cJSON_CreateString(level));
+    }
+}
+
+/* *names: the levels to advise, owned by the caller. */
+static ab_status list_levels(const cJSON *document, const request *r, cJSON **names) {
+    const char *text = r->level ? r->level : ab_observed_level(document);
+    if (!text) text = "O2";
+    *names = cJSON_CreateArray();
+    if (!*names) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
+    if (strcmp(text, "all") == 0) {
+        add_levels_of(document, *names);
+        return (*names)->child
+                   ? AB_OK
+                   : ab_fail(AB_INPUT, "advise: --level all: %s has no level but O0", r->document);
+    }
+    for (;;) {
+        char name[64];
+        const size_t length = strcspn(text, ",");
+        if (length == 0 || length >= sizeof name)
+            return ab_fail(AB_USAGE, "advise: --level: expected a list of levels such as O1,O2, found '%s'",
+                           r->level);
+        memcpy(name, text, length);
+        name[length] = '\0';
+        if (!has_name(*names, name)) cJSON_AddItemToArray(*names, cJSON_CreateString(name));
+        if (!text[length]) return AB_OK;
+        text += length + 1;
+    }
+}
+
+/* All levels are advised, whatever comes of the first ones; the first failure is the command's. */
+static ab_status advise_levels(const cJSON *document, request *r, const cJSON *names, cJSON *list) {
+    const bool text = !r->json || strcmp(r->json, "-") != 0, several = cJSON_GetArraySize(names) > 1;
+    const cJSON *name;
+    char first[1024] = "";
+    ab_status worst = AB_OK;
+    cJSON_ArrayForEach(name, names) {
+        cJSON *object;
+        r->level = name->valuestring;
+        if (several && text) ab_print(stdout, "%s%s\n", name == names->child ? "" : "\n", r->level);
+        const ab_status status = advise_level(document, r, text, &object);
+        if (object) cJSON_AddItemToArray(list, object);
+        if (status != AB_OK && status != AB_NUMERICS) return status;
+        if (status == AB_OK || worst != AB_OK) continue;
+        worst = status;
+        ab_text_show(first, sizeof first, "%s", ab_error_message());
+    }
+    return worst == AB_OK ? AB_OK : ab_fail(worst, "%s", first);
+}
+
+static ab_status write_json(const request *r, cJSON *list) {
+    if (!r->json) return AB_OK;
+    const bool one = cJSON_GetArraySize(list) == 1;
+    return ab_json_write_file(one ? list->child : list, r->json);
+}
+
+static ab_status advise(request *r, cJSON **document, cJSON **names, cJSON *list) {
     AB_TRY(ab_result_load(r->document, document));
     if (r->confirm && ab_observed_document(*document))
         return ab_fail(AB_USAGE, "advise: %s: --confirm trains again, which a probe's record cannot",
                        r->document);
-    if (!r->level) r->level = ab_observed_level(*document);
-    if (!r->level) r->level = "O2";
     AB_TRY(ab_result_summarise(*document));
-    AB_TRY(ab_advise_unscale(*document, &unscaled));
-    AB_TRY(ab_advise_make(*document, r->level, &r->goal, advice));
-    const bool text = !r->json || strcmp(r->json, "-") != 0,
-               confirmed = r->confirm && (advice->feasible || r->goal.scale > 0);
-    if (text) ab_advise_print(advice, &r->goal, stdout);
-    if (text) ab_advise_print_unscaled(&unscaled, stdout);
-    if (confirmed) {
-        AB_TRY(confirm(*document, r, advice, &receipt));
-        if (text) ab_receipt_print(&receipt, stdout);
-    }
-    if (r->json) AB_TRY(write_json(r, advice, &unscaled, confirmed ? &receipt : NULL));
-    if (!advice->feasible && !confirmed) return ab_fail(AB_NUMERICS, "advise: no loss scale works");
-    if (confirmed && !receipt.overflow_agrees)
-        return ab_fail(AB_NUMERICS,
-                       "advise: the confirming run overflowed more or less often than predicted");
-    if (confirmed && !receipt.flush_agrees)
-        return ab_fail(AB_NUMERICS, "advise: the confirming run flushed more or less than predicted");
-    return AB_OK;
+    AB_TRY(ab_advise_unscale(*document, &r->unscaled));
+    AB_TRY(list_levels(*document, r, names));
+    if (r->out && cJSON_GetArraySize(*names) > 1)
+        return ab_fail(AB_USAGE, "advise: --out keeps the run of one level: give one with --level");
+    const ab_status status = advise_levels(*document, r, *names, list);
+    if (status != AB_OK && status != AB_NUMERICS) return status;
+    const ab_status written = write_json(r, list);
+    return written == AB_OK ? status : written;
 }
 
 ab_status ab_cmd_advise(int argc, char **argv) {
@@ -230,11 +322,11 @@ ab_status ab_cmd_advise(int argc, char **argv) {
             return AB_OK;
         }
     AB_TRY(parse(argc, argv, &r));
-    ab_advise *advice = malloc(sizeof *advice);
-    if (!advice) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
-    cJSON *document = NULL;
-    ab_status status = advise(&r, &document, advice);
+    cJSON *document = NULL, *names = NULL, *list = cJSON_CreateArray();
+    if (!list) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
+    ab_status status = advise(&r, &document, &names, list);
     cJSON_Delete(document);
-    free(advice);
+    cJSON_Delete(names);
+    cJSON_Delete(list);
     return status;
 }

@@ -54,6 +54,7 @@ static const char usage[] =
     "  --explain     what every cause that is named predicts and what would refute it, and which causes were "
     "ruled\n"
     "                out, by what\n"
+    "  --verbose     everything of healthy and undecided cells too, which have one line each otherwise\n"
     "  --thresholds  list every number that rules compare with: value, unit, kind, where it is from\n"
     "  --threshold NAME=VALUE\n"
     "                judge by another number; repeatable\n"
@@ -96,7 +97,7 @@ typedef struct request {
     const char **input;   /* all inputs */
     int inputs;
     const char *json, *baseline;
-    bool exit_zero, run, confirm, twins, facts, explain;
+    bool exit_zero, run, confirm, twins, facts, explain, verbose;
     bool moved;    /* a threshold was given */
     double jitter; /* 0: none */
     ab_thresholds limits;
@@ -164,6 +165,8 @@ static ab_status parse(int argc, char **argv, request *r) {
             r->facts = true;
         } else if (strcmp(argv[i], "--explain") == 0) {
             r->explain = true;
+        } else if (strcmp(argv[i], "--verbose") == 0) {
+            r->verbose = true;
         } else if (strcmp(argv[i], "--twins") == 0) {
             r->twins = true;
         } else if (strcmp(argv[i], "--json") == 0) {
@@ -285,9 +288,12 @@ static void print_checkpoint(const cJSON *document) {
 
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
+    const ab_diagnose_detail detail = r->explain   ? AB_DIAGNOSE_EXPLAINED
+                                      : r->verbose ? AB_DIAGNOSE_WHOLE
+                                                   : AB_DIAGNOSE_BRIEF;
     if (text) {
         print_checkpoint(document);
-        AB_TRY(ab_diagnose_print(document, &r->limits, r->explain, stdout, failing));
+        AB_TRY(ab_diagnose_print(document, &r->limits, detail, stdout, failing));
         ab_origin_print(document, stdout);
         if (r->run) ab_gradient_reference_print(document, stdout);
     }

@@ -20,7 +20,9 @@ ab_equivalence_options ab_equivalence_options_standard(void) {
 
 /* Paired values by seed, and the number of missing ones. */
 typedef struct pairs {
-    int n, lost; /* lost: the base has a value and the candidate has none */
+    int n, lost;     /* lost: the base has a value and the candidate has none */
+    int unlearned;   /* pairs whose O0 learned nothing */
+    const char *why; /* what its record says of that; borrowed */
     double base[MAX_SEEDS], difference[MAX_SEEDS];
 } pairs;
 
@@ -56,9 +58,14 @@ static void add_pair(pairs *p, const cJSON *a, const cJSON *b) {
 }
 
 static void collect(pairs *p, const member *list, int count, const char *metric) {
-    p->n = p->lost = 0;
-    for (int i = 0; i < count; i++)
+    p->n = p->lost = p->unlearned = 0;
+    p->why = "";
+    for (int i = 0; i < count; i++) {
         add_pair(p, ab_json_at(list[i].base, metric), ab_json_at(list[i].cell, metric));
+        if (!cJSON_IsFalse(ab_json_at(list[i].base, "summary.baseline_learned"))) continue;
+        p->unlearned++;
+        p->why = ab_json_text(list[i].base, "summary.baseline_learned_reason", "O0 learned nothing");
+    }
 }
 
 static int by_series(const void *a, const void *b) {
@@ -103,7 +110,7 @@ static const measure accuracy = {"test_accuracy", "test accuracy", " points", 10
 
 static const char *verdict_of(const pairs *p, const ab_tost *t, double margin) {
     if (p->lost > 0) return "failed";
-    if (p->n < 2) return "unclear";
+    if (p->n < 2 || p->unlearned > 0) return "unclear";
     if (t->equivalent) return "equivalent";
     return t->low > margin || t->high < -margin ? "different" : "unclear";
 }
@@ -120,6 +127,11 @@ static void describe(char text[TEXT], const measure *m, const pairs *p, const ab
     }
     if (p->n < 2) {
         ab_text_show(text, TEXT, "%d seed says nothing about others: train with --seeds 5", p->n);
+        return;
+    }
+    if (p->unlearned > 0) {
+        ab_text_show(text, TEXT, "cannot tell: at %d of %d seeds there is nothing to compare with: %s",
+                     p->unlearned, p->n, ab_text_brief(p->why, 150));
         return;
     }
     bool unclear = strcmp(verdict, "unclear") == 0;

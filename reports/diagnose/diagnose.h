@@ -45,10 +45,17 @@ AB_MUST_CHECK ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_vis
 AB_MUST_CHECK ab_status ab_diagnose_each_by(const cJSON *document, const ab_thresholds *limits,
                                             ab_diagnosis_visitor visit, void *argument, int *sick);
 
+typedef enum ab_diagnose_detail {
+    AB_DIAGNOSE_BRIEF,    /* cells that are not sick have a line each; what holds for several of them is said
+                             once */
+    AB_DIAGNOSE_WHOLE,    /* everything of every cell */
+    AB_DIAGNOSE_EXPLAINED /* with what each cause needs, predicts and is refuted by, too */
+} ab_diagnose_detail;
+
 /* The diagnoses of all cells except perturbed baselines, as text and as JSON (owned by the caller). *sick:
- * number of sick cells. explain: with what each cause needs, predicts and is refuted by. */
-AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, bool explain,
-                                          FILE *out, int *sick);
+ * number of sick cells. */
+AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits,
+                                          ab_diagnose_detail detail, FILE *out, int *sick);
 AB_MUST_CHECK ab_status ab_diagnose_json(const cJSON *document, const ab_thresholds *limits, cJSON **json,
                                          int *sick);
 

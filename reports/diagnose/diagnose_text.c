@@ -1,4 +1,5 @@
 /* Diagnoses as text and as JSON. Formats the results of diagnose_cells.c, decides nothing. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/explain.h"
@@ -8,6 +9,8 @@
 #include "reports/record/text.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char unknown_id[] = "unknown", healthy_id[] = "healthy", undecided_id[] = "undecided";
@@ -109,46 +112,102 @@ static void print_verdicts(const ab_diagnosis *d, bool explain, FILE *out) {
     if (explain && d->found.sick) ab_explain_ruled_out(d, out);
 }
 
-static void print_diagnosis(const ab_diagnosis *d, bool explain, FILE *out) {
-    char id[160], text[AB_VERDICT_TEXT];
-    ab_text_clean(id, sizeof id, ab_json_text(d->found.facts.cell, "id", "?"));
-    symptoms(&d->found, text, sizeof text);
-    ab_print(out, "%s: %s%s%s\n", id, ab_diagnosis_state(d), text[0] ? ": " : "", text);
-    if (d->found.facts.loss.steps > 0 && ab_json_at(d->found.facts.cell, "loss"))
-        ab_print(out, "    loss: %s\n", ab_trend_name(d->trend));
+/* What is left to say of a cell that is not sick: why no more can be told, and known problems. */
+static void print_remarks(const ab_diagnosis *d, FILE *out) {
+    char text[AB_VERDICT_TEXT];
     ab_facts_reference(&d->found.facts, text, sizeof text);
     if (text[0]) ab_print(out, "    %s\n", text);
-    print_skips(d, out);
+    if (d->found.undecided)
+        for (int i = 0; i < d->healthy.evidences; i++) ab_print(out, "    %s\n", d->healthy.evidence[i].text);
+    if (d->healthy.missing[0]) ab_print(out, "    cannot tell more: %s\n", d->healthy.missing);
+    ab_known_issues_print(d, out);
+}
+
+static void print_cause(const ab_diagnosis *d, bool explain, FILE *out) {
     print_verdicts(d, explain, out);
     if (d->found.sick && d->verdicts == 0) {
         char missing[AB_VERDICT_TEXT];
         ab_missing_evidence(&d->found, missing, sizeof missing);
         ab_print(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
     }
-    if (!d->found.sick) {
-        for (int i = 0; i < d->healthy.evidences; i++) ab_print(out, "    %s\n", d->healthy.evidence[i].text);
-        if (d->healthy.missing[0]) ab_print(out, "    cannot tell more: %s\n", d->healthy.missing);
-    }
-    ab_known_issues_print(d, out);
+    for (int i = 0; !d->found.sick && !d->found.undecided && i < d->healthy.evidences; i++)
+        ab_print(out, "    %s\n", d->healthy.evidence[i].text);
+}
+
+static void print_head(const ab_diagnosis *d, FILE *out) {
+    char id[160], text[AB_VERDICT_TEXT];
+    ab_text_clean(id, sizeof id, ab_json_text(d->found.facts.cell, "id", "?"));
+    symptoms(&d->found, text, sizeof text);
+    ab_print(out, "%s: %s%s%s", id, ab_diagnosis_state(d), text[0] ? ": " : "", text);
+}
+
+/* Whether there are losses to tell a trend from. */
+static bool shows_trend(const ab_diagnosis *d) {
+    return d->found.facts.loss.steps > 0 && ab_json_at(d->found.facts.cell, "loss");
+}
+
+static void print_whole(const ab_diagnosis *d, bool explain, FILE *out) {
+    print_head(d, out);
+    putc('\n', out);
+    if (shows_trend(d)) ab_print(out, "    loss: %s\n", ab_trend_name(d->trend));
+    print_skips(d, out);
+    print_cause(d, explain, out);
+    print_remarks(d, out);
 }
 
 /* ---- all cells ------------------------------------------------------------------------------- */
 
 typedef struct printing {
-    bool explain;
+    ab_diagnose_detail detail;
     FILE *out;
+    cJSON *remarks; /* texts that were printed, each once */
 } printing;
 
-static ab_status print_one(const ab_diagnosis *diagnosis, void *argument) {
-    const printing *p = argument;
-    print_diagnosis(diagnosis, p->explain, p->out);
-    return AB_OK;
+static void keep_once(cJSON *remarks, const char *line) {
+    const cJSON *known;
+    cJSON_ArrayForEach(known, remarks) {
+        if (strcmp(known->valuestring, line) == 0) return;
+    }
+    cJSON_AddItemToArray(remarks, cJSON_CreateString(line));
 }
 
-ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, bool explain, FILE *out,
-                            int *sick) {
-    printing p = {explain, out};
-    return ab_diagnose_each_by(document, limits, print_one, &p, sick);
+/* Keeps the remarks on a cell unless they are known; their deeper lines, of one cell each, are left out. */
+static ab_status keep_remarks(printing *p, const ab_diagnosis *d) {
+    char *text = NULL, *rest = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    print_remarks(d, memory);
+    const bool whole = fclose(memory) == 0;
+    for (char *line = whole ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+        if (strncmp(line, "      ", 6) != 0) keep_once(p->remarks, line);
+    free(text);
+    return whole ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+}
+
+static ab_status print_one(const ab_diagnosis *d, void *argument) {
+    printing *p = argument;
+    if (d->found.sick || p->detail != AB_DIAGNOSE_BRIEF) {
+        print_whole(d, p->detail == AB_DIAGNOSE_EXPLAINED, p->out);
+        return AB_OK;
+    }
+    print_head(d, p->out);
+    ab_print(p->out, shows_trend(d) ? "; loss: %s\n" : "%s\n",
+             d->found.facts.loss.steps > 0 ? ab_trend_name(d->trend) : "");
+    return keep_remarks(p, d);
+}
+
+ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, ab_diagnose_detail detail,
+                            FILE *out, int *sick) {
+    printing p = {detail, out, cJSON_CreateArray()};
+    const cJSON *remark;
+    if (!p.remarks) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    ab_status status = ab_diagnose_each_by(document, limits, print_one, &p, sick);
+    if (status == AB_OK && p.remarks->child)
+        ab_print(out, "cells that are not sick (--verbose says more of each):\n");
+    if (status == AB_OK) cJSON_ArrayForEach(remark, p.remarks) fprintf(out, "%s\n", remark->valuestring);
+    cJSON_Delete(p.remarks);
+    return status;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

@@ -19,6 +19,7 @@
 #include "kernels/core/text.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
+#include "reports/record/learned.h"
 #include "reports/record/result.h"
 #include "reports/record/subnormals.h"
 
@@ -52,8 +53,10 @@ typedef struct facts {
     figure skipped_share, flushed_share, overflowed, worst_share, lost_share;
     const char *worst_layer; /* borrowed from the document */
     bool flushed_modelled;
-    reasons failed;            /* of the certificate */
-    cJSON *subnormal_slowdown; /* owned until it is put into the summary; NULL: none */
+    reasons failed;              /* of the certificate */
+    bool speed_void;             /* for one of these reasons; O0's learning nothing makes no speed void */
+    char unlearned[REASON_TEXT]; /* why O0 learned nothing; "": it did, or there is none */
+    cJSON *subnormal_slowdown;   /* owned until it is put into the summary; NULL: none */
 } facts;
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -286,7 +289,7 @@ ab_floors ab_summary_floors(const cJSON *document) {
                        floor_of(document, "rounding_floor.loss_gap")};
 }
 
-static void certify(facts *f, const ab_floors *floors) {
+static void judge(facts *f, const ab_floors *floors) {
     const cJSON *cell = f->cell;
     double total = ab_json_number(cell, "steps_total", 0), applied = ab_json_number(cell, "steps_applied", 0);
     double nonfinite = ab_json_number(cell, "nonfinite_losses", 0);
@@ -310,10 +313,27 @@ static void certify(facts *f, const ab_floors *floors) {
                    f->loss_gap.value, allowed);
 }
 
+/* As good as an O0 that learned nothing is no certificate. */
+static void certify(facts *f, const cJSON *document, const ab_floors *floors) {
+    judge(f, floors);
+    f->speed_void = f->failed.count > 0;
+    if (!f->baseline || !is_known(&f->baseline->loss_final)) return;
+    if (!ab_learned(document, f->baseline->cell, f->baseline->loss_final.value, f->unlearned,
+                    sizeof f->unlearned))
+        add_reason(&f->failed, "%s", f->unlearned);
+}
+
+bool ab_summary_times_overlap(const cJSON *cell, const cJSON *o0) {
+    static const char low[] = "summary.step_time_ns_low", high[] = "summary.step_time_ns_high";
+    const double from = ab_json_number(cell, low, (double)NAN), to = ab_json_number(cell, high, (double)NAN),
+                 o0_from = ab_json_number(o0, low, (double)NAN),
+                 o0_to = ab_json_number(o0, high, (double)NAN);
+    return from < to && o0_from < o0_to && from <= o0_to && o0_from <= to;
+}
+
 static figure speed_ratio(const facts *f) {
-    if (f->failed.count > 0) return unknown("%s", f->failed.text[0]);
-    if (f->baseline->failed.count > 0)
-        return unknown("O0: %s", ab_text_brief(f->baseline->failed.text[0], 150));
+    if (f->speed_void) return unknown("%s", f->failed.text[0]);
+    if (f->baseline->speed_void) return unknown("O0: %s", ab_text_brief(f->baseline->failed.text[0], 150));
     double steps = ab_json_number(f->cell, "steps_total", 0);
     double o0_steps = ab_json_number(f->baseline->cell, "steps_total", 0);
     if (steps != o0_steps) return unknown("unequal work: %.0f steps, O0 trained %.0f", steps, o0_steps);
@@ -383,6 +403,9 @@ static cJSON *summary_object(facts *f) {
     if (!f->worst_layer) put_reason(&b, "worst_layer", f->worst_share.reason);
     if (f->subnormal_slowdown) put(&b, "subnormal_slowdown", f->subnormal_slowdown);
     f->subnormal_slowdown = NULL;
+    if (f->baseline && is_known(&f->baseline->loss_final))
+        put(&b, "baseline_learned", cJSON_CreateBool(!f->unlearned[0]));
+    if (f->unlearned[0]) put_reason(&b, "baseline_learned", f->unlearned);
     put_certificate(&b, &f->failed);
     if (!b.failed) return b.object;
     cJSON_Delete(b.object);
@@ -430,7 +453,7 @@ typedef struct floor_cells {
 
 static double floor_gap(const facts *twin) { return twin ? fabs(twin->loss_gap.value) : 0; }
 
-static floor_cells compare(const ab_baselines *baselines, facts *all, int count) {
+static floor_cells compare(const cJSON *document, const ab_baselines *baselines, facts *all, int count) {
     for (int i = 0; i < count; i++) {
         const int o0 = ab_baselines_find(baselines, all[i].cell);
         all[i].baseline = o0 < 0 ? NULL : &all[o0];
@@ -438,7 +461,7 @@ static floor_cells compare(const ab_baselines *baselines, facts *all, int count)
     }
     const floor_cells found = {find_floor(all, count, "ulp"), find_floor(all, count, "rounding")};
     const ab_floors floors = {floor_gap(found.noise), floor_gap(found.rounding)};
-    for (int i = 0; i < count; i++) certify(&all[i], &floors);
+    for (int i = 0; i < count; i++) certify(&all[i], document, &floors);
     for (int i = 0; i < count; i++) {
         const facts *o0 = all[i].baseline;
         all[i].rate_ratio = speed_ratio(&all[i]);
@@ -465,7 +488,7 @@ ab_status ab_result_summarise(cJSON *document) {
     AB_TRY_GOTO(ab_baselines_create(document, &baselines));
     cJSON_ArrayForEach(cell, cells) all[i++].cell = cell;
     for (i = 0; i < count; i++) AB_TRY_GOTO(measure(document, &all[i]));
-    const floor_cells floors = compare(&baselines, all, count);
+    const floor_cells floors = compare(document, &baselines, all, count);
     AB_TRY_GOTO(set_floors(document, &floors));
     i = 0;
     cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));

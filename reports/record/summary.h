@@ -5,6 +5,7 @@
 #include "kernels/core/compiler.h"
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 
 AB_BEGIN_DECLS
 
@@ -24,6 +25,9 @@ ab_floors ab_summary_floors(const cJSON *document);
 /* Loss gap to O0 that a certificate allows: the largest of 10 noise floors, the rounding floor and 5 % of
  * O0's final loss. */
 double ab_summary_allowed_gap(const ab_floors *floors, double baseline_loss);
+
+/* Whether two cells were timed at least twice each and the ranges of their rounds overlap. */
+bool ab_summary_times_overlap(const cJSON *cell, const cJSON *o0);
 
 AB_END_DECLS
 

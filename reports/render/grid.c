@@ -361,15 +361,10 @@ static bool is_nondeterministic(const cell_filter *q, const cJSON *cell) {
     return cJSON_IsFalse(ab_json_at(cell, "deterministic"));
 }
 
-/* Returns whether this cell and its O0 were both timed at least twice and the ranges of their rounds
- * overlap. */
 static bool is_within_spread(const cell_filter *q, const cJSON *cell) {
     const cJSON *o0 = ab_cells_baseline(q->cells, cell);
-    double low = figure(cell, "step_time_ns_low"), high = figure(cell, "step_time_ns_high");
-    double o0_low = figure(o0, "step_time_ns_low"), o0_high = figure(o0, "step_time_ns_high");
-    bool compared = o0 && o0 != cell && !cJSON_IsString(ab_json_at(cell, "twin")) &&
-                    isfinite(figure(cell, "ratio_samples_to_o0"));
-    return compared && low < high && o0_low < o0_high && low <= o0_high && o0_low <= high;
+    return o0 && o0 != cell && !cJSON_IsString(ab_json_at(cell, "twin")) &&
+           isfinite(figure(cell, "ratio_samples_to_o0")) && ab_summary_times_overlap(cell, o0);
 }
 
 /* "O1 dynamic, O2 dynamic": the cells with numbers that the query selects; "" if there is none. */
@@ -531,6 +526,8 @@ static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_own_scales(document, grid));
     AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
+                       &grid->notes));
+    AB_TRY(add_grouped(document, grid, "summary.baseline_learned_reason", AB_TONE_WARN, "no certificate",
                        &grid->notes));
     AB_TRY(add_grouped(document, grid, "summary.ratio_bytes_to_o0_reason", AB_TONE_WARN, "memory ratio void",
                        &grid->notes));

@@ -3,6 +3,7 @@
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/skips.h"
 #include "reports/record/summary.h"
@@ -79,28 +80,47 @@ static void fact(const ab_html *h, const char *what, const char *format, ...) {
     fputs("</dd></div>\n", h->out);
 }
 
-/* Returns the certified cell, other than O0, with the largest (sign 1) or smallest (-1) `key`; NULL if no
- * cell has the key. */
-static const cJSON *best_cell(const ab_html *h, const char *key, double sign) {
-    const cJSON *cell, *best = NULL;
-    cJSON_ArrayForEach(cell, cells_of(h)) {
-        double value = sign * figure(cell, key);
-        bool compared =
-            strcmp(ab_json_text(cell, "level", "O0"), "O0") != 0 && !ab_plot_is_perturbed_baseline(cell);
-        if (!compared || !is_certified(cell) || !isfinite(value)) continue;
-        if (!best || value > sign * figure(best, key)) best = cell;
-    }
-    return best;
+/* A certified level beside O0, with this figure. */
+static bool is_candidate(const cJSON *cell, const char *key) {
+    return strcmp(ab_json_text(cell, "level", "O0"), "O0") != 0 && !ab_plot_is_perturbed_baseline(cell) &&
+           is_certified(cell) && isfinite(figure(cell, key));
 }
 
-static void best_fact(const ab_html *h, const char *what, const char *key, double sign) {
+typedef struct best {
+    const cJSON *cell; /* the best one that is better than O0 beyond noise; NULL: none */
+    int candidates, within_noise;
+} best;
+
+/* sign 1: the largest `key` is best, -1: the smallest. timed: not if its rounds overlap those of O0. */
+static best best_cell(const ab_html *h, const ab_cells *cells, const char *key, double sign, bool timed) {
+    const cJSON *cell;
+    best b = {NULL, 0, 0};
+    cJSON_ArrayForEach(cell, cells_of(h)) {
+        if (!is_candidate(cell, key)) continue;
+        b.candidates++;
+        if (!(sign * figure(cell, key) > sign)) continue;
+        if (timed && ab_summary_times_overlap(cell, ab_cells_baseline(cells, cell)))
+            b.within_noise++;
+        else if (!b.cell || sign * figure(cell, key) > sign * figure(b.cell, key))
+            b.cell = cell;
+    }
+    return b;
+}
+
+static void best_fact(const ab_html *h, const ab_cells *cells, const char *what, const char *key, double sign,
+                      bool timed) {
     char label[AB_PLOT_LABEL], factor[AB_TEXT_NUMBER];
-    const cJSON *best = best_cell(h, key, sign);
-    if (best)
-        fact(h, what, "%s: %s of O0", ab_plot_label(h->document, best, label),
-             ab_text_factor(factor, figure(best, key)));
+    const best b = best_cell(h, cells, key, sign, timed);
+    const bool once = timed && ab_json_number(h->document, "config.rounds", 2) == 1;
+    if (b.cell)
+        fact(h, what, "%s: %s of O0%s", ab_plot_label(h->document, b.cell, label),
+             ab_text_factor(factor, figure(b.cell, key)),
+             once ? " (one timing round: its scatter is not known)" : "");
     else
-        fact(h, what, "none");
+        fact(h, what, "%s",
+             b.within_noise > 0 ? "none beyond noise: the timing rounds overlap those of O0"
+             : b.candidates > 0 ? (timed ? "none is faster than O0" : "none is smaller than O0")
+                                : "none");
 }
 
 static void cells_fact(const ab_html *h) {
@@ -111,7 +131,7 @@ static void cells_fact(const ab_html *h) {
         done += is_ok(cell);
         void_cells += is_ok(cell) && !is_certified(cell);
     }
-    fact(h, "Cells", "%d of %d trained, %d void", done, all, void_cells);
+    fact(h, "Cells", "%d of %d trained, %d without a certificate", done, all, void_cells);
 }
 
 static void floor_fact(const ab_html *h, const char *what, const char *path) {
@@ -124,14 +144,21 @@ static void floor_fact(const ab_html *h, const char *what, const char *path) {
 
 ab_status ab_html_summary(const ab_html *h) {
     char id[40], started[40];
+    ab_cells cells;
+    ab_status status = ab_cells_create(h->document, &cells);
+    if (status != AB_OK) {
+        ab_cells_free(&cells);
+        return status;
+    }
     fputs("<dl class=\"facts\">\n", h->out);
     fact(h, "Run", "%s, %s%s",
          ab_text_clean(started, sizeof started, ab_json_text(h->document, "run.started_utc", "?")),
          ab_text_clean(id, sizeof id, ab_json_text(h->document, "run.id", "?")),
          ab_json_is_true(h->document, "run.complete") ? "" : " (incomplete)");
     cells_fact(h);
-    best_fact(h, "Fastest level that trained as well as O0", "ratio_samples_to_o0", 1);
-    best_fact(h, "Smallest level that trained as well as O0", "ratio_bytes_to_o0", -1);
+    best_fact(h, &cells, "Fastest level that trained as well as O0", "ratio_samples_to_o0", 1, true);
+    best_fact(h, &cells, "Smallest level that trained as well as O0", "ratio_bytes_to_o0", -1, false);
+    ab_cells_free(&cells);
     floor_fact(h, "Noise floor of the final loss", "noise_floor.loss_gap");
     floor_fact(h, "Rounding floor of the final loss", "rounding_floor.loss_gap");
     fputs("</dl>\n", h->out);

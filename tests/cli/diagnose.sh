@@ -129,6 +129,17 @@ train cured --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O
     --to "$(cat "$work/remedy")"
 expect cured O2 healthy
 
+# Cells that are not sick have a line each; what is true of several is said once; --verbose says all.
+train brief --levels O0,O1,O2 --steps 12 --lr 0 --probe-every 4
+run diagnose "$work/brief.json"
+expect_rc 0 "cells of a run that learns nothing"
+lines=$(grep -c "^mlp/.*: undecided: O0 itself has not learned yet; loss: " "$work/out")
+[ "$lines" = 3 ] || fail "brief: expected a line a cell, found: $(cat "$work/out")"
+[ "$(grep -c "cannot tell more: O0 has not learned yet" "$work/out")" = 1 ] || fail "brief: the reason is said once"
+run diagnose "$work/brief.json" --verbose
+expect_rc 0 "--verbose"
+[ "$(grep -c "cannot tell more: O0 has not learned yet" "$work/out")" = 3 ] || fail "--verbose: the reason of each cell"
+
 # A record without the probes that would tell: what is missing is said, nothing is guessed.
 train bare --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O2 --steps 60 --probe-every 0
 expect bare O2 unknown

@@ -62,7 +62,7 @@ record adam --probes all --probe-every 1
 has adam '"adam_warning":{"applies":true'
 has adam '"name":"eps","value":1e-08,"stored":0,"lost":true'
 
-# Within a budget, every cell is probed at the same steps, however fast it is: the twins and a resumed run too.
+# Within a budget, every cell is probed at the same steps, however fast it is.
 run run --net mlp --data synthetic --steps 400 --batch 16 --levels "O0,O1,O2,O3" --half fp16,bf16 --rounds 1 \
     --eval-limit 100 --no-plots --quiet --out "$work/alike.json" --probe-budget 2%
 expect_rc 0 alike

@@ -56,6 +56,22 @@ static void expect(int seeds, double gap, double noise, const char *verdict, con
     cJSON_Delete(document);
 }
 
+/* Two levels that both know nothing end alike; that is not equivalence. */
+static void knowing_nothing_alike_is_not_equivalent(void **state) {
+    (void)state;
+    cJSON *document = run_of(5, 0.001, 0.002), *result, *cell;
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        cJSON *summary = cJSON_GetObjectItem(cell, "summary");
+        cJSON_AddFalseToObject(summary, "baseline_learned");
+        cJSON_AddStringToObject(summary, "baseline_learned_reason", "O0 learned nothing: as a constant");
+    }
+    const cJSON *entry = only_entry(document, NULL, &result);
+    assert_string_equal(ab_json_text(entry, "verdict", ""), "unclear");
+    assert_non_null(strstr(ab_json_text(entry, "text", ""), "O0 learned nothing: as a constant"));
+    cJSON_Delete(result);
+    cJSON_Delete(document);
+}
+
 static void flushed_subnormals_are_refused_beside_kept_ones(void **state) {
     (void)state;
     const ab_equivalence_options options = ab_equivalence_options_standard();
@@ -140,6 +156,7 @@ int main(void) {
         cmocka_unit_test(flushed_subnormals_are_refused_beside_kept_ones),
         cmocka_unit_test(noise_beyond_the_margin_is_unclear_and_says_how_many_seeds_would_do),
         cmocka_unit_test(a_seed_that_broke_is_not_equivalent),
+        cmocka_unit_test(knowing_nothing_alike_is_not_equivalent),
         cmocka_unit_test(two_results_are_paired_by_cell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

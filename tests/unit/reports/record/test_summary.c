@@ -275,6 +275,34 @@ static void test_the_rounding_floor_is_that_of_its_own_twin(void **state) {
     cJSON_Delete(document);
 }
 
+static void set_constant(cJSON *cell, const char *text) {
+    cJSON *vitals = cJSON_GetObjectItem(cell, "vitals");
+    if (!vitals) vitals = cJSON_AddObjectToObject(cell, "vitals");
+    cJSON_DeleteItemFromObject(vitals, "constant_loss");
+    cJSON_AddItemToObject(vitals, "constant_loss", cJSON_Parse(text));
+}
+
+/* As good as an O0 that knows no more than a constant: no certificate, but a speed. */
+static void test_an_o0_that_learned_nothing_certifies_nobody(void **state) {
+    (void)state;
+    cJSON *document = load(FIXTURE("lenet5")), *o0 = cell_of(document, 0);
+    const double loss = expected_loss(document, o0);
+    char text[80];
+    assert_true(certified(document, 2));
+    snprintf(text, sizeof text, "{\"loss\": %.17g}", loss / 0.98);
+    set_constant(o0, text);
+    assert_true(certified(document, 2)); /* two in a hundred below the best constant */
+    snprintf(text, sizeof text, "{\"loss\": %.17g}", loss / 0.995);
+    set_constant(o0, text);
+    assert_false(certified(document, 2));
+    const cJSON *summary = summary_of(document, 2);
+    assert_true(cJSON_IsFalse(member(summary, "baseline_learned")));
+    assert_non_null(
+        strstr(text_of(summary, "baseline_learned_reason"), "O0 learned nothing: its final loss is"));
+    assert_true(cJSON_IsNumber(member(summary, "ratio_samples_to_o0")));
+    cJSON_Delete(document);
+}
+
 static void test_the_baseline_is_the_o0_of_the_same_kind(void **state) {
     (void)state;
     cJSON *document = load(FIXTURE("lenet5")), *cells = member(document, "cells");
@@ -334,6 +362,7 @@ int main(void) {
         cmocka_unit_test(test_every_number_follows_from_the_raw_record),
         cmocka_unit_test(test_the_noise_floor_is_the_gap_of_the_twin),
         cmocka_unit_test(test_the_rounding_floor_is_that_of_its_own_twin),
+        cmocka_unit_test(test_an_o0_that_learned_nothing_certifies_nobody),
         cmocka_unit_test(test_the_generator_of_the_fixtures_agrees),
         cmocka_unit_test(test_summarising_twice_changes_nothing),
         cmocka_unit_test(test_a_speed_ratio_needs_equal_work_and_a_certificate),

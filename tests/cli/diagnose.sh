@@ -130,7 +130,7 @@ train cured --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O
 expect cured O2 healthy
 
 # Cells that are not sick have a line each; what is true of several is said once; --verbose says all.
-train brief --levels O0,O1,O2 --steps 12 --lr 0 --probe-every 4
+train brief --levels O0,O1,O2 --steps 20 --lr 0.0003 --probe-every 4
 run diagnose "$work/brief.json"
 expect_rc 0 "cells of a run that learns nothing"
 lines=$(grep -c "^mlp/.*: undecided: O0 itself has not learned yet; loss: " "$work/out")

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: ampbench gate BASE.json NEW.json [OPTION]...\n"
@@ -49,6 +50,8 @@ static const char usage[] =
     "                           least the noise that it found\n\n"
     "Outcome:\n"
     "  --inconclusive pass|fail exit 0 or 3 in place of 5\n"
+    "  --no-baseline fail|pass  where BASE.json does not exist nothing is compared: exit 6 (the default) or "
+    "0\n"
     "  --exit-zero              exit 0 whatever the verdict is (not after an error)\n"
     "  --save-baseline FILE     write NEW to FILE when nothing regressed\n"
     "  --json FILE              the verdict as JSON to FILE; -: to stdout, and nothing else there\n"
@@ -67,7 +70,7 @@ static const char usage[] =
 typedef struct request {
     const char *base, *other, *base_exe, *base_ref, *new_exe, *pinned, *pinned_exe, *rounds, *out, *seed,
         *tolerance, *guard, *loss_bound, *drift_budget, *ignore, *calibration, *effects, *format, *markdown,
-        *junit, *inconclusive, *save, *json;
+        *junit, *inconclusive, *no_baseline, *save, *json;
     bool lenient, exit_zero, quiet, selftest, help;
     char **run_options;
     ab_gate_options options;
@@ -107,6 +110,7 @@ static ab_status parse(int argc, char **argv, request *r) {
         {.name = "--markdown", .value = &r->markdown},
         {.name = "--junit", .value = &r->junit},
         {.name = "--inconclusive", .value = &r->inconclusive},
+        {.name = "--no-baseline", .value = &r->no_baseline},
         {.name = "--save-baseline", .value = &r->save},
         {.name = "--json", .value = &r->json},
         {.name = "--lenient", .flag = &r->lenient},
@@ -234,6 +238,8 @@ static ab_status check(request *r) {
     AB_TRY(check_format(r->format));
     if (r->inconclusive && strcmp(r->inconclusive, "pass") != 0 && strcmp(r->inconclusive, "fail") != 0)
         return ab_fail(AB_USAGE, "gate: --inconclusive: expected pass or fail, found '%s'", r->inconclusive);
+    if (r->no_baseline && strcmp(r->no_baseline, "pass") != 0 && strcmp(r->no_baseline, "fail") != 0)
+        return ab_fail(AB_USAGE, "gate: --no-baseline: expected pass or fail, found '%s'", r->no_baseline);
     return AB_OK;
 }
 
@@ -304,7 +310,10 @@ static ab_status report(const request *r, const cJSON *gate, const cJSON *other)
     AB_TRY(write_file(gate, "markdown", r->markdown));
     AB_TRY(write_file(gate, "junit", r->junit));
     if (!only_json) AB_TRY(write_format(gate, r->format ? r->format : formats[0], stdout));
-    if (r->save && strcmp(ab_json_text(gate, "gate.verdict", ""), "PASS") == 0) {
+    const char *verdict = ab_json_text(gate, "gate.verdict", "");
+    const bool first =
+        strcmp(verdict, "NO_BASELINE") == 0 && ab_json_number(gate, "gate.exit_status", 6) == 0;
+    if (r->save && (first || strcmp(verdict, "PASS") == 0)) {
         AB_TRY(ab_lock_check("gate: --save", r->save));
         AB_TRY(ab_result_write(other, r->save));
     }
@@ -321,6 +330,28 @@ static ab_status load_calibration(request *r, cJSON **calibration) {
     return AB_OK;
 }
 
+static bool is_missing(const char *path) { return access(path, F_OK) != 0 && errno == ENOENT; }
+
+static ab_status without_baseline(const request *r) {
+    const ab_gate_side base = {NULL, r->base};
+    cJSON *other = NULL;
+    AB_TRY(load(r->other, &other));
+    cJSON *gate = ab_gate_no_baseline(base, (ab_gate_side){other, r->other}, &r->options,
+                                      r->no_baseline && strcmp(r->no_baseline, "pass") == 0);
+    const ab_status status = report(r, gate, other);
+    cJSON_Delete(gate);
+    cJSON_Delete(other);
+    return status;
+}
+
+/* A run beside itself differs in nothing, whatever it is. */
+static ab_status check_runs(const request *r, const cJSON *base, const cJSON *other) {
+    const char *id = ab_json_text(base, "run.id", "");
+    if (!id[0] || strcmp(id, ab_json_text(other, "run.id", "")) != 0) return AB_OK;
+    return ab_fail(AB_USAGE, "gate: %s and %s are one run (run.id %s): expected the results of two", r->base,
+                   r->other, ab_text_brief(id, 60));
+}
+
 static ab_status compare(request *r) {
     char program[4096];
     ab_gate_plan plan = {.arms = 0};
@@ -331,6 +362,7 @@ static ab_status compare(request *r) {
     if (r->base) {
         AB_TRY_GOTO(load(r->base, &base));
         AB_TRY_GOTO(load(r->other, &other));
+        AB_TRY_GOTO(check_runs(r, base, other));
     } else {
         AB_TRY_GOTO(measure(r, &plan, program, sizeof program));
     }
@@ -391,7 +423,9 @@ ab_status ab_cmd_gate(int argc, char **argv) {
     AB_TRY(check(&r));
     ab_lock lock = {-1, NULL};
     if (r.selftest || !r.base) AB_TRY(ab_lock_folder("gate: --out", folder_of(&r), &lock));
-    ab_status status = r.selftest ? selftest(&r) : compare(&r);
+    ab_status status = r.selftest                     ? selftest(&r)
+                       : r.base && is_missing(r.base) ? without_baseline(&r)
+                                                      : compare(&r);
     ab_lock_release(&lock);
     return status;
 }

@@ -38,6 +38,12 @@ typedef struct ab_gate_side {
 AB_MUST_CHECK ab_status ab_gate_compare(ab_gate_side base, ab_gate_side other, ab_gate_side pinned,
                                         const ab_gate_options *options, cJSON **gate);
 
+/* The gate document of a run for which there is no baseline, verdict NO_BASELINE: nothing was compared. Its
+ * exit status is 0 if that is accepted, else that of documents that are not comparable. Owned by the caller.
+ */
+cJSON *ab_gate_no_baseline(ab_gate_side base, ab_gate_side other, const ab_gate_options *options,
+                           bool accepted);
+
 /* AB_OK, AB_REGRESSION, AB_NUMERICS, AB_INCONCLUSIVE, AB_NOT_COMPARABLE or AB_INTERNAL (a cell failed), as
  * recorded in the gate document, with the first reason as the message. */
 AB_MUST_CHECK ab_status ab_gate_status(const cJSON *gate);

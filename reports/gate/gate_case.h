@@ -56,6 +56,14 @@ void ab_gate_speedups(ab_gate_case *c);
 AB_MUST_CHECK ab_status ab_gate_times(ab_gate_case *c);
 AB_MUST_CHECK ab_status ab_gate_drift(ab_gate_case *c);
 
+/* Everything recorded that differs besides what was measured: [{"field", "base", "new", "text"}], owned by
+ * the caller. */
+cJSON *ab_gate_causes(const ab_gate_case *c);
+/* A line that says so above the causes of a gate document; NULL: nothing regressed. */
+const char *ab_gate_causes_head(const cJSON *gate);
+/* That line and the causes. */
+void ab_gate_causes_print(const cJSON *gate, FILE *out);
+
 /* Returns whether both documents come from one session. */
 bool ab_gate_same_session(const cJSON *a, const cJSON *b);
 

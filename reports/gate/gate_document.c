@@ -102,6 +102,8 @@ static const struct verdict_row {
                 {"FAIL", "fail", NULL, AB_REGRESSION},
                 {"INCONCLUSIVE", "inconclusive", NULL, AB_INCONCLUSIVE}};
 
+static const char no_baseline[] = "NO_BASELINE";
+
 static bool applies(const struct verdict_row *row, const cJSON *entry) {
     bool numerics = is(entry, "lane", "numerics");
     return is(entry, "outcome", row->outcome) && (row->lane ? numerics : !numerics);
@@ -143,6 +145,9 @@ ab_status ab_gate_status(const cJSON *gate) {
     int more = cJSON_GetArraySize(ab_json_at(gate, "gate.reasons")) - 1;
     char clean[CLEAN], rest[32] = "";
     if (more > 0) ab_text_show(rest, sizeof rest, " (and %d more)", more);
+    if (strcmp(verdict, no_baseline) == 0 && exit_status > 0)
+        return ab_fail(AB_NOT_COMPARABLE, "gate: %s (--no-baseline pass accepts that)",
+                       ab_text_clean(clean, sizeof clean, reason ? reason : ""));
     for (size_t i = 0; i < AB_COUNT_OF(verdicts); i++) {
         if (strcmp(verdict, verdicts[i].verdict) != 0 || ab_status_exit(verdicts[i].status) != exit_status)
             continue;
@@ -267,6 +272,7 @@ ab_status ab_gate_compare(ab_gate_side base, ab_gate_side other, ab_gate_side pi
     cJSON_AddItemToObject(document, "pinned", side_part(pinned));
     cJSON_AddItemToObject(document, "rule", rule_part(&c));
     cJSON_AddItemToObject(document, "timing", timing_part(&c));
+    cJSON_AddItemToObject(document, "probable_causes", ab_gate_causes(&c));
     cJSON_AddItemToObject(document, "differences", c.differences);
     cJSON_AddItemToObject(document, "findings", c.findings);
     cJSON_AddItemToObject(document, "comparisons", c.comparisons);
@@ -278,6 +284,33 @@ ab_status ab_gate_compare(ab_gate_side base, ab_gate_side other, ab_gate_side pi
     cJSON_Delete(document);
     *gate = NULL;
     return status;
+}
+
+cJSON *ab_gate_no_baseline(ab_gate_side base, ab_gate_side other, const ab_gate_options *options,
+                           bool accepted) {
+    static const char *const lists[] = {"differences", "findings", "comparisons", "speedups"};
+    const ab_gate_case c = {.options = options, .base = base, .other = other};
+    char reason[TEXT];
+    cJSON *document = cJSON_CreateObject();
+    cJSON_AddStringToObject(document, "schema", "ampbench-gate");
+    cJSON_AddStringToObject(document, "schema_version", "1.0.0");
+    cJSON_AddNullToObject(document, "base");
+    cJSON_AddItemToObject(document, "new", side_part(other));
+    cJSON_AddNullToObject(document, "pinned");
+    cJSON_AddItemToObject(document, "rule", rule_part(&c));
+    cJSON_AddItemToObject(document, "timing", timing_part(&c));
+    for (size_t i = 0; i < AB_COUNT_OF(lists); i++) cJSON_AddArrayToObject(document, lists[i]);
+    cJSON *verdict = cJSON_AddObjectToObject(document, "gate");
+    cJSON_AddStringToObject(verdict, "verdict", no_baseline);
+    cJSON_AddNumberToObject(verdict, "exit_status", accepted ? 0 : ab_status_exit(AB_NOT_COMPARABLE));
+    ab_text_show(reason, sizeof reason, "no baseline: %s does not exist: nothing compared",
+                 ab_text_brief(base.name, 200));
+    cJSON *reasons = cJSON_AddArrayToObject(verdict, "reasons");
+    cJSON_AddItemToArray(reasons, cJSON_CreateString(reason));
+    cJSON_AddBoolToObject(verdict, "refresh_baseline", false);
+    cJSON_AddNullToObject(verdict, "calibration_ref");
+    cJSON_AddNullToObject(verdict, "calibration");
+    return document;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -370,7 +403,12 @@ void ab_gate_print(const cJSON *gate, FILE *out) {
     char base[CLEAN], other[CLEAN];
     clean(base, ab_json_text(gate, "base.name", "?"));
     clean(other, ab_json_text(gate, "new.name", "?"));
+    if (is(ab_json_at(gate, "gate"), "verdict", no_baseline)) {
+        ab_print(out, "%s: %s: no baseline: nothing compared\n", no_baseline, other);
+        return;
+    }
     ab_print(out, "%s: %s against %s\n", ab_json_text(gate, "gate.verdict", "?"), other, base);
+    ab_gate_causes_print(gate, out);
     print_findings(gate, "error", "failed cells", out);
     print_findings(gate, "not_comparable", "not comparable", out);
     print_findings(gate, "fail", "regressions", out);

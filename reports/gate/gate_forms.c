@@ -1,6 +1,6 @@
 /* Output formats of the verdict for CI systems: Markdown for a job's summary, JUnit, GitHub annotation
  * lines. Uses the gate document only. */
-#include "reports/gate/gate.h"
+#include "reports/gate/gate_case.h"
 
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
@@ -109,12 +109,31 @@ static void put_speedups(const cJSON *gate, FILE *out) {
     }
 }
 
+static void put_causes(const cJSON *gate, FILE *out) {
+    const char *head = ab_gate_causes_head(gate);
+    const cJSON *cause;
+    if (!head) return;
+    fputc('\n', out);
+    put_plain(out, head);
+    fputs("\n\n", out);
+    cJSON_ArrayForEach(cause, ab_json_at(gate, "probable_causes")) {
+        fputs("- ", out);
+        put_plain(out, ab_json_text(cause, "text", ""));
+        fputc('\n', out);
+    }
+}
+
 void ab_gate_markdown(const cJSON *gate, FILE *out) {
     ab_print(out, "## ampbench gate: %s\n\n", ab_json_text(gate, "gate.verdict", "?"));
     put_plain(out, ab_json_text(gate, "new.name", "?"));
+    if (strcmp(ab_json_text(gate, "gate.verdict", ""), "NO_BASELINE") == 0) {
+        fputs(": no baseline: nothing compared\n", out);
+        return;
+    }
     fputs(" against ", out);
     put_plain(out, ab_json_text(gate, "base.name", "?"));
     fputc('\n', out);
+    put_causes(gate, out);
     for (size_t i = 0; i < AB_COUNT_OF(heads); i++) put_findings(gate, heads[i][0], heads[i][1], out);
     put_times(gate, out);
     put_speedups(gate, out);
@@ -182,6 +201,8 @@ ab_status ab_gate_junit(const cJSON *gate, FILE *out) {
 /* ---- GitHub ---------------------------------------------------------------------------------- */
 
 void ab_gate_github(const cJSON *gate, FILE *out) {
+    if (strcmp(ab_json_text(gate, "gate.verdict", ""), "NO_BASELINE") == 0)
+        fputs("::warning title=ampbench gate::no baseline: nothing compared\n", out);
     static const char *const levels[][2] = {{"error", "error"},
                                             {"not_comparable", "error"},
                                             {"fail", "error"},

@@ -49,6 +49,7 @@ for name in github gitlab; do
     wanted=$(options $file)
     [ -n "$wanted" ] || fail "$name: no OPTIONS"
     job $name 0 "without a baseline"
+    expect_text $name/log "no baseline: nothing compared" "$name, without a baseline"
     [ -s $name/baseline.json ] && [ -s $name/new/report.html ] && [ -s $name/new/junit.xml ] ||
         fail "$name: files are missing"
     job $name 0 "with a baseline"

@@ -32,10 +32,47 @@ expect_rc 4 "a fixed scale of 2^24 in fp16"
 expect_text out "no certificate, its speed-up is void" "a fixed scale of 2^24 in fp16"
 expect_text verdict.json '"ratio": null' "a fixed scale of 2^24 in fp16"
 follows_schema verdict.json "a failed verdict" gate
-run gate broken.json broken.json
+sed 's/"id": "[0-9a-f]*"/"id": "another"/' broken.json >broken2.json
+run gate broken.json broken2.json
 expect_rc 4 "broken training is no baseline"
 run gate base.json broken.json --exit-zero
 expect_rc 0 "--exit-zero"
+
+# What else differs is said first: a commit, a variable, a library, a kernel.
+sed -e 's/"git_sha": "[^"]*"/"git_sha": "feedbeef"/' -e 's/"ONEDNN_MAX_CPU_ISA": [^,}]*/"ONEDNN_MAX_CPU_ISA": "AVX2"/' \
+    -e 's/"c_library": "[^"]*"/"c_library": "musl 9"/' -e 's/"forward": "[^"]*"/"forward": "another"/' broken.json \
+    >causes.json
+run gate base.json causes.json --json causes-verdict.json --markdown causes.md
+expect_rc 4 "probable causes"
+head -8 out >first
+expect_text first "probable causes: what differs besides the results" "probable causes"
+expect_text first "generator.git_sha: feedbeef, was" "the commit"
+expect_text first "environment.variables.ONEDNN_MAX_CPU_ISA: AVX2, was" "a variable"
+expect_text first "environment.c_library: musl 9, was" "a library"
+expect_text first "kernel of flatten forward: another, was" "a kernel"
+expect_text causes.md "environment.c\\_library: musl 9" "Markdown"
+follows_schema causes-verdict.json "probable causes" gate
+run gate base.json broken.json
+expect_text out "probable causes: none on record" "nothing else differs"
+
+# ---- no baseline -------------------------------------------------------------------------------------------
+run gate nowhere.json new.json --json none.json --junit none.xml --markdown none.md
+expect_rc 6 "no baseline"
+expect_text out "no baseline: nothing compared" "no baseline"
+expect_text err "no baseline: nowhere.json does not exist: nothing compared (--no-baseline pass accepts that)" \
+    "no baseline"
+expect_text none.md "no baseline: nothing compared" "no baseline in Markdown"
+follows_schema none.json "no baseline" gate
+run gate nowhere.json new.json --no-baseline pass --save-baseline first.json
+expect_rc 0 "--no-baseline pass"
+expect_text out "no baseline: nothing compared" "--no-baseline pass"
+cmp -s first.json new.json || fail "--save-baseline: not the first document"
+run gate nowhere.json new.json --no-baseline maybe
+expect_rc 2 "--no-baseline maybe"
+cp new.json copy.json
+run gate new.json copy.json
+expect_rc 2 "a run beside itself"
+expect_text err "new.json and copy.json are one run" "a run beside itself"
 
 train five.json --levels O2 --scale-window 5
 train six.json --levels O2 --scale-window 6

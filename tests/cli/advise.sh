@@ -22,9 +22,9 @@ expect_text "$work/out" "a fixed scale lasts" "fixed or dynamic"
 [ -s "$work/new/advise.json" ] || fail "the confirming run left no result"
 follows_schema "$work/new/advise.json" "the confirming run's result"
 
-# Several levels in one go, each as it is alone; one without a scale fails the command, after all were advised.
-run run --net mlp --data synthetic --levels O0,O1,O3 --lr 0.05 --steps 60 --probe-every 2 --rounds 1 --threads 1 \
-    --no-floor --no-plots --quiet --eval-limit 10 --out "$work/levels.json"
+# Several levels in one go, each as it is alone; one without a scale fails the command, after all of them.
+run run --net mlp --data synthetic --levels O0,O1,O3 --lr 0.05 --steps 60 --probe-every 2 --rounds 1 \
+    --threads 1 --no-floor --no-plots --quiet --eval-limit 10 --out "$work/levels.json"
 for level in O1 O3; do
     run advise "$work/levels.json" --level "$level" --overflow 0.02
     expect_rc 0 "advice for $level"
@@ -34,7 +34,8 @@ run advise "$work/levels.json" --level all --overflow 0.02 --json "$work/levels-
 expect_rc 0 "advice for all levels"
 { echo O1; cat "$work/O1.txt"; echo; echo O3; cat "$work/O3.txt"; } | cmp -s - "$work/out" ||
     fail "advice for all levels is not that for each"
-[ "$(grep -c '"schema": *"ampbench-advice"' "$work/levels-advice.json")" = 2 ] || fail "two pieces of advice as JSON"
+[ "$(grep -c '"schema": *"ampbench-advice"' "$work/levels-advice.json")" = 2 ] ||
+    fail "two pieces of advice as JSON"
 run advise "$work/levels.json" --level O3,O1 --flushed 0.000001
 expect_rc 4 "no scale works at two levels"
 expect_text "$work/err" "advise: O3: no loss scale works" "the first level without a scale"

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
 cell=(--net mlp --data synthetic --batch 16 --threads 1)
-long=("${cell[@]}" --levels O0,O2 --steps 1000000)
+long=("${cell[@]}" --levels O0,O2 --steps 1000000 --probe-every 10)
 
 # ---- processes ---------------------------------------------------------------------------------------------
 # descendants PID: the processes below it, one a line.

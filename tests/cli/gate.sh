@@ -39,9 +39,9 @@ run gate base.json broken.json --exit-zero
 expect_rc 0 "--exit-zero"
 
 # What else differs is said first: a commit, a variable, a library, a kernel.
-sed -e 's/"git_sha": "[^"]*"/"git_sha": "feedbeef"/' -e 's/"ONEDNN_MAX_CPU_ISA": [^,}]*/"ONEDNN_MAX_CPU_ISA": "AVX2"/' \
-    -e 's/"c_library": "[^"]*"/"c_library": "musl 9"/' -e 's/"forward": "[^"]*"/"forward": "another"/' broken.json \
-    >causes.json
+sed -e 's/"git_sha": "[^"]*"/"git_sha": "feedbeef"/' -e 's/"c_library": "[^"]*"/"c_library": "musl 9"/' \
+    -e 's/"ONEDNN_MAX_CPU_ISA": [^,}]*/"ONEDNN_MAX_CPU_ISA": "AVX2"/' \
+    -e 's/"forward": "[^"]*"/"forward": "another"/' broken.json >causes.json
 run gate base.json causes.json --json causes-verdict.json --markdown causes.md
 expect_rc 4 "probable causes"
 head -8 out >first
@@ -55,7 +55,7 @@ follows_schema causes-verdict.json "probable causes" gate
 run gate base.json broken.json
 expect_text out "probable causes: none on record" "nothing else differs"
 
-# ---- no baseline -------------------------------------------------------------------------------------------
+# ---- no baseline --------------------------------------------------------------------------------------
 run gate nowhere.json new.json --json none.json --junit none.xml --markdown none.md
 expect_rc 6 "no baseline"
 expect_text out "no baseline: nothing compared" "no baseline"

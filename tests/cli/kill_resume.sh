@@ -15,7 +15,7 @@ run run "${options[@]}" --out "$reference"
 expect_rc 0 "the undisturbed run"
 span_ms=$((($(date +%s%N) - start) / 1000000))
 expected=$(digests "$reference")
-[ "$(wc -l <<<"$expected")" = 3 ] || fail "expected three cells, found: $expected"
+[ "$(wc -l <<<"$expected")" = 4 ] || fail "expected four cells, found: $expected"
 
 # ---- helpers -----------------------------------------------------------------------------------------------
 child_of() { # the worker of process $1, if it has one

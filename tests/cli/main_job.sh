@@ -10,8 +10,8 @@ run --levels O0,O1,O2,O3 --scales default,1,128.0,dynamic "${small[@]}" --rounds
     --csv "$work/grid.csv" --markdown "$work/grid.md"
 expect_rc 0 "the grid"
 cp "$work/out" "$work/table"
-for text in "mlp on synthetic" "O0 " "O1 " "O2 " "O3 " "O0+ulp" "O0+rounding" "±ulp|rounding" dynamic " 128 "; do expect_text \
-    "$work/table" "$text" "the table"; done
+for text in "mlp on synthetic" "O0 " "O1 " "O2 " "O3 " "O0+ulp" "O0+rounding" "±ulp|rounding" dynamic " 128 "
+do expect_text "$work/table" "$text" "the table"; done
 expect_text "$work/err" "mlp/O2/dynamic/fp16/cpu/seed1" "progress names the cells"
 expect_text "$work/err" "result in $result" "the run says where the result is"
 grep -q $'\r' "$work/err" && fail "progress is redrawn although stderr is no terminal"

@@ -281,7 +281,8 @@ static ab_status advise_levels(const cJSON *document, request *r, const cJSON *n
     cJSON_ArrayForEach(name, names) {
         cJSON *object;
         r->level = name->valuestring;
-        if (several && text) ab_print(stdout, "%s%s\n", name == names->child ? "" : "\n", r->level);
+        if (several && text && name != names->child) fputc('\n', stdout);
+        if (several && text) ab_print(stdout, "%s\n", r->level);
         const ab_status status = advise_level(document, r, text, &object);
         if (object) cJSON_AddItemToArray(list, object);
         if (status != AB_OK && status != AB_NUMERICS) return status;

@@ -64,7 +64,7 @@ static void collect(pairs *p, const member *list, int count, const char *metric)
         add_pair(p, ab_json_at(list[i].base, metric), ab_json_at(list[i].cell, metric));
         if (!cJSON_IsFalse(ab_json_at(list[i].base, "summary.baseline_learned"))) continue;
         p->unlearned++;
-        p->why = ab_json_text(list[i].base, "summary.baseline_learned_reason", "O0 learned nothing");
+        p->why = ab_json_text(list[i].base, "summary.baseline_learned_reason", "");
     }
 }
 

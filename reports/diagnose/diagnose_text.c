@@ -205,7 +205,9 @@ ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, 
     ab_status status = ab_diagnose_each_by(document, limits, print_one, &p, sick);
     if (status == AB_OK && p.remarks->child)
         ab_print(out, "cells that are not sick (--verbose says more of each):\n");
-    if (status == AB_OK) cJSON_ArrayForEach(remark, p.remarks) fprintf(out, "%s\n", remark->valuestring);
+    cJSON_ArrayForEach(remark, p.remarks) {
+        if (status == AB_OK) ab_print(out, "%s\n", remark->valuestring);
+    }
     cJSON_Delete(p.remarks);
     return status;
 }

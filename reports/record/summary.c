@@ -324,10 +324,10 @@ static void certify(facts *f, const cJSON *document, const ab_floors *floors) {
 }
 
 bool ab_summary_times_overlap(const cJSON *cell, const cJSON *o0) {
-    static const char low[] = "summary.step_time_ns_low", high[] = "summary.step_time_ns_high";
-    const double from = ab_json_number(cell, low, (double)NAN), to = ab_json_number(cell, high, (double)NAN),
-                 o0_from = ab_json_number(o0, low, (double)NAN),
-                 o0_to = ab_json_number(o0, high, (double)NAN);
+    const double from = ab_json_number(cell, "summary.step_time_ns_low", (double)NAN),
+                 to = ab_json_number(cell, "summary.step_time_ns_high", (double)NAN),
+                 o0_from = ab_json_number(o0, "summary.step_time_ns_low", (double)NAN),
+                 o0_to = ab_json_number(o0, "summary.step_time_ns_high", (double)NAN);
     return from < to && o0_from < o0_to && from <= o0_to && o0_from <= to;
 }
 

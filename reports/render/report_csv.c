@@ -66,6 +66,7 @@ static const column columns[] = {
     {"summary.overflowed", NULL, false},
     {"summary.worst_layer", NULL, false},
     {"summary.worst_layer_flushed_share", NULL, false},
+    {"summary.baseline_learned", "baseline_learned", false},
     {"summary.certificate.passed", "certificate_passed", false},
     {"summary.certificate.reasons", "certificate_reasons", false},
     {"summary.lost_share", NULL, false},

@@ -59,7 +59,7 @@ expect_text out "probable causes: none on record" "nothing else differs"
 run gate nowhere.json new.json --json none.json --junit none.xml --markdown none.md
 expect_rc 6 "no baseline"
 expect_text out "no baseline: nothing compared" "no baseline"
-expect_text err "no baseline: nowhere.json does not exist: nothing compared (--no-baseline pass accepts that)" \
+expect_text err "nowhere.json does not exist: nothing compared (--no-baseline pass accepts that)" \
     "no baseline"
 expect_text none.md "no baseline: nothing compared" "no baseline in Markdown"
 follows_schema none.json "no baseline" gate

@@ -66,9 +66,8 @@ void fuzz_report(const uint8_t *data, size_t size) {
 void fuzz_diagnose(const uint8_t *data, size_t size) {
     cJSON *document = only_result(data, size), *json = NULL;
     int sick = 0, counted = 0;
-    if (document &&
-        ab_diagnose_print(document, &ab_thresholds_default, AB_DIAGNOSE_EXPLAINED, fuzz_sink(false),
-                              &sick) == AB_OK) {
+    if (document && ab_diagnose_print(document, &ab_thresholds_default, AB_DIAGNOSE_EXPLAINED,
+                                      fuzz_sink(false), &sick) == AB_OK) {
         fuzz_insist(ab_diagnose_json(document, &ab_thresholds_default, &json, &counted) == AB_OK &&
                     counted == sick);
         ab_json_print(json, fuzz_sink(false));

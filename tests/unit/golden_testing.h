@@ -270,6 +270,8 @@ static const char *golden_unpacked;
 /* Paths of a configuration are relative to the project's root; names are names. */
 static const char *golden_resolve(const char *name, char path[GOLDEN_PATH]) {
     if (golden_unpacked && strcmp(name, golden_packed) == 0) return golden_unpacked;
+    if (strcmp(name, "lenet5") == 0)
+        name = "tests/fixtures/lenet5_normal.json"; /* as it was when they were made */
     int source = strchr(name, ':') ? (int)(strchr(name, ':') - name) + 1 : 0; /* "bytes:" */
     snprintf(path, GOLDEN_PATH, strchr(name, '/') ? "%.*s%s/%s" : "%.*s%.0s%s", source, name, AB_SOURCE_DIR,
              name + source);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <math.h>
 #include <setjmp.h>
 
 #include <cmocka.h>
@@ -177,13 +178,11 @@ static void lenet5_recommends_its_tutorials_settings(void **state) {
     assert_true(net->defaults.lr == 0.01);
     assert_int_equal(net->defaults.batch, 64);
     assert_int_equal(net->defaults.epochs, 1);
-    for (int i = 0; i < net->ops; i++)
-        for (int k = 0; k < net->op[i].params; k++) {
-            const ab_param_spec *param = &net->op[i].param[k];
-            bool weight = strcmp(param->name, "weight") == 0;
-            assert_int_equal(param->init, weight ? AB_INIT_NORMAL : AB_INIT_ZEROS);
-            assert_true(param->init_bound == (weight ? 0.02 : 0.0));
-        }
+    const ab_param_spec *fc1 = op_named(net, "fc1")->param; /* torch's default: within 1 / sqrt(fan-in) */
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(fc1[k].init, AB_INIT_UNIFORM);
+        assert_true(fabs(fc1[k].init_bound - 0.05) < 1e-12); /* 400 inputs */
+    }
     ab_net_free(net);
 }
 

@@ -283,9 +283,11 @@ static void levels_cross_with_scales_and_o0_gets_a_twin(void **state) {
     (void)state;
     static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed3",  "mlp/O2/dynamic/fp16/cpu/seed3",
                                       "mlp/O2/64/fp16/cpu/seed3", "mlp/O0/1/fp16/cpu/seed3/ulp",
+                                      "mlp/O0/1/fp16/cpu/seed3/rounding",
                                       "mlp/O0/1/bf16/cpu/seed3",  "mlp/O2/dynamic/bf16/cpu/seed3",
-                                      "mlp/O2/64/bf16/cpu/seed3", "mlp/O0/1/bf16/cpu/seed3/ulp"};
-    crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3", ids, 8);
+                                      "mlp/O2/64/bf16/cpu/seed3", "mlp/O0/1/bf16/cpu/seed3/ulp",
+                                      "mlp/O0/1/bf16/cpu/seed3/rounding"};
+    crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3", ids, 10);
 }
 
 /* ---- levels by name -------------------------------------------------------------------------- */
@@ -314,7 +316,7 @@ static void expect_plain(const ab_cell_spec *cell) {
 }
 
 static void o0_is_plain_and_o2_is_not(const ab_cell_spec *cells, int count) {
-    assert_int_equal(count, 3);
+    assert_int_equal(count, 4);
     expect_plain(&cells[0]);
     expect_plain(&cells[2]);
     const ab_policy *o2 = &cells[1].policy;
@@ -335,7 +337,7 @@ static void o0_stays_the_fp32_reference(void **state) {
 }
 
 static void o0_is_changed_alone(const ab_cell_spec *cells, int count) {
-    assert_int_equal(count, 3);
+    assert_int_equal(count, 4);
     for (int i = 0; i < count; i += 2) {
         assert_true(cells[i].policy.loss_scale.value == 64);
         assert_ptr_equal(cells[i].policy.keep.state_format, &ab_format_fp16);

@@ -28,7 +28,7 @@ for file in "$work"/whole/checkpoint-*.safetensors; do
     checks=$((checks + 1))
     cmp -s "$file" "$work/second/$(basename "$file")" || fail "resumed: $(basename "$file") differs"
 done
-[ "$files" = 5 ] || fail "expected five checkpoints, found $files"
+[ "$files" = 6 ] || fail "expected six checkpoints, found $files"
 expect_text "$work/second/result.json" '"first_step": 11' "the document of a resumed run"
 
 # A mistake on purpose is said aloud and shows.
@@ -43,7 +43,7 @@ o2=$(basename "$work"/whole/checkpoint-*-O2-*.safetensors)
 cmp -s "$work/wrong/$o2" "$work/whole/$o2" && fail "a resume without optimizer state ends like one with it"
 
 # What a resumed cell does not hold as it was saved is seen in its bits, not in the option.
-run diagnose "$work/wrong/result.json" --exit-zero
+run diagnose "$work/wrong/result.json" --exit-zero --verbose
 expect_rc 0 "diagnosing a mistake of resuming"
 expect_text "$work/out" "known problem lost_on_resume" "a resume without optimizer state"
 expect_text "$work/out" "(first taken: 11 saved, 0 used)" "a resume without optimizer state"

@@ -762,8 +762,8 @@ static ab_status remove_repeats(ab_cell_spec *cells, int *count) {
     return AB_OK;
 }
 
-/* The perturbed baselines: O0 at its own scale, perturbed by one ulp and by as much as a rounding; of several,
- * the least overridden. */
+/* The perturbed baselines: O0 at its own scale, perturbed by one ulp and by as much as a rounding; of
+ * several, the least overridden. */
 static ab_status append_floor(const ab_run_config *config, const ab_format *half, ab_cell_spec *cells,
                               int *count) {
     const ab_scale_choice preset = {.preset = true};

@@ -70,8 +70,8 @@ void ab_run_config_clear(ab_run_config *config);
 
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {
-    char *id; /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" or
-               * "/rounding"; the second part is policy.label; owned */
+    char *id;        /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" or
+                      * "/rounding"; the second part is policy.label; owned */
     char digest[17]; /* identity: ab_cell_digest of the resolved configuration */
     const ab_level *level;
     const ab_level_options *own; /* of its entry in --levels; borrowed */

@@ -7,12 +7,13 @@
 
 #include <string.h>
 
-enum { WIDTH = 120, INDENT = 4, NARROWEST = 14, WIDEST_LABEL = 20 };
+enum { WIDTH = 120, INDENT = 4, NARROWEST = 14, WIDEST_LABEL = 20, SHORT_LABEL = 12 };
 
 typedef struct page {
     FILE *out;
     int color;
-    int gap; /* spaces between columns */
+    int gap;   /* spaces between columns */
+    int label; /* longer labels have a line of their own above their row */
     int width[AB_GRID_COLUMNS];
 } page;
 
@@ -69,28 +70,39 @@ static void fit(page *p, const ab_grid *grid) {
 }
 
 /* A level with overrides, which has a line of its own above its row. */
-static bool is_long(const ab_grid *grid, int i, const char *text) {
-    return i < grid->labels && ab_text_width(text) > WIDEST_LABEL;
+static bool is_long(const page *p, const ab_grid *grid, int i, const char *text) {
+    return i < grid->labels && ab_text_width(text) > p->label;
 }
 
 static void print_long_labels(const page *p, const ab_grid *grid, const ab_grid_row *row) {
     for (int i = 0; i < grid->labels; i++) {
-        if (!is_long(grid, i, row->at[i].text)) continue;
+        if (!is_long(p, grid, i, row->at[i].text)) continue;
         print_toned(p, row->at[i].tone, row->at[i].text);
         fputc('\n', p->out);
     }
 }
 
-static void measure(page *p, const ab_grid *grid) {
+static void measure_columns(page *p, const ab_grid *grid) {
     for (int i = 0; i < grid->columns; i++) {
         widen(p, i, ab_grid_head(grid, i, 0));
         widen(p, i, ab_grid_head(grid, i, 1));
         for (int r = 0; r < grid->rows; r++)
             if ((i < grid->labels || !grid->row[r].message.text[0]) &&
-                !is_long(grid, i, grid->row[r].at[i].text))
+                !is_long(p, grid, i, grid->row[r].at[i].text))
                 widen(p, i, grid->row[r].at[i].text);
     }
     fit(p, grid);
+}
+
+/* Where the columns do not fit, fewer labels stand in their row. */
+static void measure(page *p, const ab_grid *grid) {
+    const page empty = *p;
+    p->label = WIDEST_LABEL;
+    measure_columns(p, grid);
+    if (total_width(p, grid) <= WIDTH) return;
+    *p = empty;
+    p->label = SHORT_LABEL;
+    measure_columns(p, grid);
 }
 
 /* Wraps at spaces; lines after the first are indented. */
@@ -134,7 +146,7 @@ static void print_row(const page *p, const ab_grid *grid, const ab_grid_row *row
     int columns = empty ? grid->labels : grid->columns, used = 0;
     print_long_labels(p, grid, row);
     for (int i = 0; i < columns; i++) {
-        print_text(p, grid, i, row->at[i].tone, is_long(grid, i, row->at[i].text) ? "" : row->at[i].text);
+        print_text(p, grid, i, row->at[i].tone, is_long(p, grid, i, row->at[i].text) ? "" : row->at[i].text);
         used += p->width[i] + p->gap;
     }
     if (empty) {
@@ -161,7 +173,7 @@ static void print_grid(page *p, const ab_grid *grid) {
 
 static ab_status write_table(const cJSON *document, FILE *out, int color) {
     ab_grid grid;
-    page p = {out, color, 2, {0}};
+    page p = {.out = out, .color = color, .gap = 2};
     ab_status status = ab_grid_create(document, &grid);
     if (status == AB_OK) print_grid(&p, &grid);
     ab_grid_free(&grid);

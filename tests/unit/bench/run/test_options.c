@@ -281,12 +281,11 @@ static void crosses_to(const char *text, const char *const *ids, int expected) {
 
 static void levels_cross_with_scales_and_o0_gets_a_twin(void **state) {
     (void)state;
-    static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed3",  "mlp/O2/dynamic/fp16/cpu/seed3",
-                                      "mlp/O2/64/fp16/cpu/seed3", "mlp/O0/1/fp16/cpu/seed3/ulp",
-                                      "mlp/O0/1/fp16/cpu/seed3/rounding",
-                                      "mlp/O0/1/bf16/cpu/seed3",  "mlp/O2/dynamic/bf16/cpu/seed3",
-                                      "mlp/O2/64/bf16/cpu/seed3", "mlp/O0/1/bf16/cpu/seed3/ulp",
-                                      "mlp/O0/1/bf16/cpu/seed3/rounding"};
+    static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed3",          "mlp/O2/dynamic/fp16/cpu/seed3",
+                                      "mlp/O2/64/fp16/cpu/seed3",         "mlp/O0/1/fp16/cpu/seed3/ulp",
+                                      "mlp/O0/1/fp16/cpu/seed3/rounding", "mlp/O0/1/bf16/cpu/seed3",
+                                      "mlp/O2/dynamic/bf16/cpu/seed3",    "mlp/O2/64/bf16/cpu/seed3",
+                                      "mlp/O0/1/bf16/cpu/seed3/ulp",      "mlp/O0/1/bf16/cpu/seed3/rounding"};
     crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3", ids, 10);
 }
 

@@ -176,7 +176,7 @@ static void every_level_trains_to_the_same_bits(void **state) {
     static const choice choices[] = {{"lenet5", "O0", "momentum", 0, false},
                                      {"lenet5", "O1", "momentum", 0, false},
                                      {"lenet5", "O2", "adam", 0, false},
-                                     {"lenet5", "O3", "sgd", 128, false}};
+                                     {"lenet5", "O3", "sgd", 8, false}};
     for (size_t i = 0; i < AB_COUNT_OF(choices); i++) both(&choices[i]);
 }
 

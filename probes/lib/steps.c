@@ -102,7 +102,7 @@ static void add_unscaled(ab_lib_tensor *t, const ab_lib_pending *shown, double s
     if (exp2(octaves) != scale) u->rounded += c->nonzero;
     u->cut[column] += shown->nonfinite > 0 || c->nan + c->inf > 0;
     if (c->max_abs > 0)
-        u->largest[column] = fmaxf(u->largest[column], (float)(log2(c->max_abs) - log2(scale)));
+        u->largest[column] = fmaxf(u->largest[column], (float)(log2((double)c->max_abs) - log2(scale)));
 }
 
 /* ---- a group --------------------------------------------------------------------------------- */

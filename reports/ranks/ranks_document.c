@@ -28,7 +28,7 @@ double ab_ranks_crossing(const ab_ranks_result *result, int rule) {
         return exp2(log2((double)count[c - 1]) +
                     fmin(1, part) * log2((double)count[c] / (double)count[c - 1]));
     }
-    return INFINITY;
+    return (double)INFINITY;
 }
 
 /* ---- the document ---------------------------------------------------------------------------- */

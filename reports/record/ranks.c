@@ -93,10 +93,11 @@ static bool same_steps(const cJSON *one, const cJSON *other) {
 
 static void add_column(cJSON *mine, const cJSON *theirs, bool sum) {
     const cJSON *other = theirs ? theirs->child : NULL;
-    for (cJSON *value = mine ? mine->child : NULL; value && other; value = value->next, other = other->next)
-        if (cJSON_IsNumber(value) && cJSON_IsNumber(other))
-            cJSON_SetNumberValue(value, sum ? value->valuedouble + other->valuedouble
-                                            : fmin(value->valuedouble, other->valuedouble));
+    for (cJSON *value = mine ? mine->child : NULL; value && other; value = value->next, other = other->next) {
+        const double joined =
+            sum ? value->valuedouble + other->valuedouble : fmin(value->valuedouble, other->valuedouble);
+        if (cJSON_IsNumber(value) && cJSON_IsNumber(other)) cJSON_SetNumberValue(value, joined);
+    }
 }
 
 /* Whether both were looked at in the same steps, so that their courses could be added. */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool said(const ab_log_point *point, int field) { return point->has >> field & 1u; }
+static bool said(const ab_log_point *point, ab_log_field field) { return point->has >> field & 1u; }
 
 /* ---- totals ------------------------------------------------------------------------------------ */
 
@@ -61,7 +61,7 @@ static cJSON *number(double value) {
     return cJSON_CreateNumber(value);
 }
 
-static cJSON *column(const ab_log *log, int field) {
+static cJSON *column(const ab_log *log, ab_log_field field) {
     cJSON *list = cJSON_CreateArray();
     for (int i = 0; i < log->points; i++)
         cJSON_AddItemToArray(list, said(&log->point[i], field) ? number(log->point[i].value[field])
@@ -77,7 +77,8 @@ static cJSON *points(const ab_log *log) {
         any |= log->point[i].has;
     }
     for (int field = 0; field < AB_LOG_FIELDS; field++)
-        if (any >> field & 1u) cJSON_AddItemToObject(object, ab_log_field_name(field), column(log, field));
+        if (any >> field & 1u)
+            cJSON_AddItemToObject(object, ab_log_field_name(field), column(log, (ab_log_field)field));
     return object;
 }
 

@@ -9,7 +9,7 @@
 /* RECENT: points among which one step's values of an event file may be spread. */
 enum { RECENT = 64, FIRST_CAPACITY = 256, MOST = 2 * AB_LOG_POINTS };
 
-static bool said(const ab_log_point *point, int field) { return point->has >> field & 1u; }
+static bool said(const ab_log_point *point, ab_log_field field) { return point->has >> field & 1u; }
 
 /* ---- keeping ---------------------------------------------------------------------------------- */
 

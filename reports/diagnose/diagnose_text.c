@@ -192,8 +192,8 @@ static ab_status print_one(const ab_diagnosis *d, void *argument) {
         return AB_OK;
     }
     print_head(d, p->out);
-    ab_print(p->out, shows_trend(d) ? "; loss: %s\n" : "%s\n",
-             d->found.facts.loss.steps > 0 ? ab_trend_name(d->trend) : "");
+    if (shows_trend(d)) ab_print(p->out, "; loss: %s", ab_trend_name(d->trend));
+    putc('\n', p->out);
     return keep_remarks(p, d);
 }
 

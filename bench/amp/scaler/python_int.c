@@ -29,6 +29,7 @@ static double rounded(const uint32_t *limb) {
 
 double ab_python_int(double base, double factor, double power) {
     uint32_t limb[LIMBS] = {0};
+    if (!(base >= 0 && base <= 0x1p53) || !(factor < 0x1p31)) return base * pow(factor, power);
     uint64_t start = (uint64_t)base, by = (uint64_t)factor;
     limb[0] = (uint32_t)start;
     limb[1] = (uint32_t)(start >> 32);

@@ -9,7 +9,7 @@
 AB_BEGIN_DECLS
 
 /* The double nearest to base * factor^power (ties to even), infinity from 2^1024 on. base and factor are
- * integers, 0 <= base <= 2^53, 1 <= factor < 2^31. */
+ * integers, 0 <= base <= 2^53, 1 <= factor < 2^31; of others it is the product in double. */
 double ab_python_int(double base, double factor, double power);
 
 AB_END_DECLS

@@ -160,7 +160,7 @@ static bool try_windows(const ab_scale_course *course, const ab_scaler_kind *kin
 int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS]) {
     const candidates c = windows_of(course);
     int fits = 0;
-    if (!changes(course)) return 0;
+    if (!changes(course) || !(least_of(course) > 0)) return 0; /* a loss scale is positive */
     for (int i = 0; i < ab_scaler_count() && fits < AB_DIALECTS; i++) {
         const ab_scaler_kind *kind = ab_scaler_at(i);
         if (kind->sees || !has_key(kind, "window")) continue; /* follows more than overflows; never changes */

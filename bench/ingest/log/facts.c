@@ -221,9 +221,10 @@ int ab_log_brackets(const ab_log *log, double limit, ab_log_bracket *bracket, in
         if (isnan(at) && after < last) at = last;
         if (!isnan(after)) last = after;
         if (isnan(at) || !(at > 0) || (said(p, AB_LOG_overflow) && p->value[AB_LOG_overflow] == 0)) continue;
+        const bool fell = after > 0 && after <= at;
         if (count < most)
             bracket[count] = (ab_log_bracket){p->line, step, limit / at,
-                                              taken_after(log, i) ? limit / after : (double)INFINITY};
+                                              fell && taken_after(log, i) ? limit / after : (double)INFINITY};
         count++;
     }
     return count;

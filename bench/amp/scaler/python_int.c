@@ -27,9 +27,16 @@ static double rounded(const uint32_t *limb) {
     return ldexp((double)digits, low);
 }
 
+/* The product in double; more factors than MOST change nothing but 0 and infinity. */
+static double ordinary(double base, double factor, double power) {
+    enum { MOST = 4096 };
+    for (int n = 0; n < power && n < MOST && isfinite(base) && base != 0; n++) base *= factor;
+    return base;
+}
+
 double ab_python_int(double base, double factor, double power) {
     uint32_t limb[LIMBS] = {0};
-    if (!(base >= 0 && base <= 0x1p53) || !(factor < 0x1p31)) return base * pow(factor, power);
+    if (!(base >= 0 && base <= 0x1p53) || !(factor < 0x1p31)) return ordinary(base, factor, power);
     uint64_t start = (uint64_t)base, by = (uint64_t)factor;
     limb[0] = (uint32_t)start;
     limb[1] = (uint32_t)(start >> 32);

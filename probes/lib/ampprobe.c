@@ -486,8 +486,11 @@ static int check_facts(const ampprobe_step_facts *f) {
 /* The axes on which something waits for a step of this group. */
 static int32_t axes_of(const ampprobe *p, int32_t group) {
     int32_t axes = p->moved > 0 ? 1 << AB_LIB_AFTER : 0;
-    for (int32_t i = 0; i < p->tensors; i++)
-        if (ab_lib_belongs(p, i, group) && p->pending[i]->counts.count > 0) axes |= 1 << p->tensor[i]->axis;
+    for (int32_t i = 0; i < p->waitings; i++) {
+        const int32_t tensor = p->waiting[i];
+        if (ab_lib_belongs(p, tensor, group) && p->pending[tensor]->counts.count > 0)
+            axes |= 1 << p->tensor[tensor]->axis;
+    }
     return axes;
 }
 
@@ -507,15 +510,22 @@ static ab_lib_step step_of(ampprobe *p, const ampprobe_step_facts *facts, double
     return step;
 }
 
+/* Folds what waits for this group; the rest waits on. */
 static void fold_pending(ampprobe *p, int32_t group) {
-    for (int32_t i = 0; i < p->tensors; i++) {
-        ab_lib_pending *shown = p->pending[i];
-        if (!ab_lib_belongs(p, i, group)) continue;
-        ab_lib_fold_tensor(p, i, group, shown);
+    int32_t left = 0;
+    for (int32_t i = 0; i < p->waitings; i++) {
+        const int32_t tensor = p->waiting[i];
+        ab_lib_pending *shown = p->pending[tensor];
+        if (!ab_lib_belongs(p, tensor, group)) {
+            p->waiting[left++] = tensor;
+            continue;
+        }
+        ab_lib_fold_tensor(p, tensor, group, shown);
         memset(shown->counts.exponent + shown->counts.low, 0,
                (size_t)(shown->counts.high - shown->counts.low) * sizeof *shown->counts.exponent);
         memset(shown, 0, offsetof(ab_lib_pending, counts) + offsetof(ab_range_counts, exponent));
     }
+    p->waitings = left;
     for (int32_t i = 0; i < p->moved; i++)
         ab_lib_fold_moves(p, p->thing[p->moves[i].thing].ledger, group, &p->moves[i]);
     p->moved = 0;
@@ -531,7 +541,8 @@ static ab_status keep_up(ampprobe *p, double now) {
 
 static ab_status end_step(ampprobe *p, ampprobe_step_facts *facts) {
     const double began = ab_lib_now();
-    ab_lib_governor_gradients(p, facts->spent, 0);
+    const int shown = p->planned;
+    ab_lib_governor_outside(p, facts->spent, shown);
     const ab_lib_step step = step_of(p, facts, began);
     AB_TRY(ab_lib_journal_step(p, &step));
     ab_lib_fold_step(p, &step);
@@ -541,7 +552,7 @@ static ab_status end_step(ampprobe *p, ampprobe_step_facts *facts) {
         ab_lib_governor_step(p, step.seconds, (step.facts.flags & AMPPROBE_LAYERS_SHOWN) != 0,
                              ab_lib_skipped(&step));
     if (facts->group == 0) p->last_step_end = began;
-    ab_lib_governor_gradients(p, ab_lib_now() - began, 0); /* a cost of the next step, which it is in */
+    ab_lib_governor_outside(p, ab_lib_now() - began, shown); /* of the next step, which it is in */
     facts->plan = p->planned;
     return AB_OK;
 }

@@ -18,10 +18,15 @@ static int64_t steps_of(const ampprobe *p) { return p->course->group[0].steps; }
 
 static bool is_fixed_step(const ampprobe *p) { return steps_of(p) % p->config.every == 0; }
 
+/* Whether gradients were not counted for a quarter of the steps so far. */
+static bool is_late(const ampprobe *p) {
+    return p->config.budget > 0 && steps_of(p) >= p->governor.next_gradients;
+}
+
 int32_t ab_lib_governor_stride(const ampprobe *p, int64_t values) {
     const ab_lib_governor *g = &p->governor;
     if (p->config.every > 0) return is_fixed_step(p) ? 1 : 0;
-    if (steps_of(p) < FIRST_STEPS) return 1;
+    if (steps_of(p) < FIRST_STEPS || is_late(p)) return 1;
     const double whole = (double)values * g->ns_per_value * 1e-9;
     if (g->gradient_credit <= 0) return 0;
     for (int32_t stride = 1; stride <= MOST_STRIDE; stride *= 2)
@@ -33,6 +38,7 @@ void ab_lib_governor_gradients(ampprobe *p, double seconds, int64_t counted) {
     ab_lib_governor *g = &p->governor;
     g->gradient_spent += seconds;
     p->course->probe_seconds += seconds;
+    if (counted > 0) g->next_gradients = steps_of(p) + 1 + steps_of(p) / 4;
     if (counted >= AB_CENSUS_BLOCK)
         g->ns_per_value += smoothing * (seconds * 1e9 / (double)counted - g->ns_per_value);
 }
@@ -42,8 +48,15 @@ void ab_lib_governor_other(ampprobe *p, double seconds) {
     p->course->probe_seconds += seconds;
 }
 
+void ab_lib_governor_outside(ampprobe *p, double seconds, int shown) {
+    if (shown & ~AMPPROBE_PLAN_GRADIENTS)
+        ab_lib_governor_other(p, seconds);
+    else
+        ab_lib_governor_gradients(p, seconds, 0);
+}
+
 static double earn(double credit, double earned, double spent) {
-    return fmin(credit + earned - spent, most_saved);
+    return fmax(fmin(credit + earned - spent, most_saved), -most_saved);
 }
 
 /* What a step with layers cost beyond the probe's own time: its hooks, and where they break a fast path. */
@@ -85,6 +98,7 @@ void ab_lib_governor_step(ampprobe *p, double seconds, bool layers, bool skipped
     p->governor.skipped_last = skipped;
     const bool fixed = p->config.every > 0, due = fixed ? is_fixed_step(p) : layers_next(p);
     if (due) plan = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE;
-    const bool gradients = fixed ? due : steps_of(p) < FIRST_STEPS || p->governor.gradient_credit > 0;
+    const bool gradients =
+        fixed ? due : steps_of(p) < FIRST_STEPS || p->governor.gradient_credit > 0 || is_late(p);
     p->planned = plan | (gradients ? AMPPROBE_PLAN_GRADIENTS : 0);
 }

@@ -3,7 +3,8 @@
  * Every plain step earns budget * its time, in two accounts: most for gradients, which are counted at every
  * step as far as that goes, the rest saved for steps that show layers. What is done is paid from its account,
  * as it was measured, so an estimate that was wrong is made up for later. The first steps are looked at in
- * full. */
+ * full, and then gradients are counted, paid for or not, when a quarter more steps have gone by since they
+ * last were: such steps grow in number with the logarithm of the steps, and so does what they cost. */
 #ifndef AB_PROBES_LIB_GOVERNOR_H
 #define AB_PROBES_LIB_GOVERNOR_H
 
@@ -22,6 +23,10 @@ int32_t ab_lib_governor_stride(const ampprobe *p, int64_t values);
 /* A call for gradients took `seconds` for `counted` values; a call for anything else took `seconds`. */
 void ab_lib_governor_gradients(ampprobe *p, double seconds, int64_t counted);
 void ab_lib_governor_other(ampprobe *p, double seconds);
+
+/* `seconds` went into a step whose plan was `shown` outside calls that show something: where it showed more
+ * than gradients, that is the cost of what it showed. */
+void ab_lib_governor_outside(ampprobe *p, double seconds, int shown);
 
 /* A step of group 0 ended that took the caller `seconds` without the probe; `layers`: it showed its layers.
  * Sets what the next step shows. */

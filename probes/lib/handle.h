@@ -181,11 +181,11 @@ typedef struct ab_lib_look {
 typedef struct ab_lib_governor {
     double gradient_credit, layer_credit; /* seconds that may be spent */
     double ns_per_value;                  /* of a census; measured */
-    double layer_cost;     /* seconds of the last step that showed layers, beyond a plain one */
-    double plain_seconds;  /* running mean of plain steps */
-    double spent;          /* by the caller and in layers' calls since the last step */
-    double gradient_spent; /* in calls that count gradients, since the last step */
-    int64_t next_layers;   /* step from which on layers may be shown */
+    double layer_cost;      /* seconds of the last step that showed layers, beyond a plain one */
+    double plain_seconds;   /* running mean of plain steps */
+    double spent;           /* by the caller and in layers' calls since the last step */
+    double gradient_spent;  /* in calls that count gradients, since the last step */
+    int64_t next_gradients; /* step at which gradients are counted even if that is not paid for */
     int32_t stride;
     bool skipped_last;
 } ab_lib_governor;
@@ -214,6 +214,9 @@ struct ampprobe {
     ab_lib_tensor **tensor;
     ab_lib_pending **pending; /* [tensors]; NULL: nothing was ever shown */
     int32_t tensors, tensor_room;
+    int32_t
+        *waiting; /* [tensors]: those of which something is pending, in the order in which they were shown */
+    int32_t waitings;
     ab_lib_ledger **ledger;
     ab_lib_sample **sample; /* [ledgers]; NULL: none */
     int32_t ledgers, ledger_room;

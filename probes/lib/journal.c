@@ -157,7 +157,7 @@ ab_status ab_lib_journal_thing(ampprobe *p, int32_t thing) {
 
 bool ab_lib_belongs(const ampprobe *p, int32_t tensor, int32_t group) {
     const ab_lib_thing *thing = &p->thing[p->tensor[tensor]->thing];
-    return p->pending[tensor]->any && (!(thing->flags & AMPPROBE_PARAMETER) || thing->group == group);
+    return !(thing->flags & AMPPROBE_PARAMETER) || thing->group == group;
 }
 
 /* thing, slot, and counts up to the exponents, of which only the rows with values follow. */
@@ -172,12 +172,13 @@ static ab_status put_pending(ampprobe *p, int32_t tensor) {
 
 ab_status ab_lib_journal_step(ampprobe *p, const ab_lib_step *step) {
     int32_t counts[2] = {0, p->moved};
-    for (int32_t i = 0; i < p->tensors; i++) counts[0] += ab_lib_belongs(p, i, step->facts.group);
+    for (int32_t i = 0; i < p->waitings; i++)
+        counts[0] += ab_lib_belongs(p, p->waiting[i], step->facts.group);
     AB_TRY(open_record(p));
     AB_TRY(put(p, step, sizeof *step));
     AB_TRY(put(p, counts, sizeof counts));
-    for (int32_t i = 0; i < p->tensors; i++)
-        if (ab_lib_belongs(p, i, step->facts.group)) AB_TRY(put_pending(p, i));
+    for (int32_t i = 0; i < p->waitings; i++)
+        if (ab_lib_belongs(p, p->waiting[i], step->facts.group)) AB_TRY(put_pending(p, p->waiting[i]));
     AB_TRY(put(p, p->moves, (size_t)p->moved * sizeof *p->moves));
     return close_record(p, STEP);
 }

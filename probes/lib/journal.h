@@ -30,7 +30,7 @@ AB_MUST_CHECK ab_status ab_lib_journal_step(ampprobe *p, const ab_lib_step *step
 /* Closes the journal; `remove`: and removes its file. */
 void ab_lib_journal_end(ampprobe *p, bool remove);
 
-/* Whether what is pending of a tensor belongs to a step of this group. */
+/* Whether what waits of a tensor belongs to a step of this group. */
 bool ab_lib_belongs(const ampprobe *p, int32_t tensor, int32_t group);
 
 /* Fills an empty probe from the journal of the document `path`. *found: false if there is none. AB_INPUT: no

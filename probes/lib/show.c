@@ -30,9 +30,9 @@ static void note_skip(ampprobe *p, const ampprobe_tensor *t) {
     int32_t index = -1;
     if (t->skipped == AMPPROBE_SKIP_EMPTY || t->skipped == AMPPROBE_SKIP_ID) return;
     if (ab_lib_tensor_of(p, t->id, slot_of(t), &index) != AB_OK) return;
-    p->pending[index]->any = 1;
-    p->pending[index]->dtype = t->dtype;
-    p->pending[index]->skipped[t->skipped]++;
+    ab_lib_pending *shown = ab_lib_wait(p, index);
+    shown->dtype = t->dtype;
+    shown->skipped[t->skipped]++;
 }
 
 /* Sorts out what cannot be counted; returns the number of values of the others, or a failure. */
@@ -85,9 +85,8 @@ static int64_t found_in(const ampprobe_tensor *t, const ab_census *census) {
 
 static void add_pending(ampprobe *p, const ab_lib_call *call, const ampprobe_tensor *t, int64_t found,
                         ab_census *census) {
-    ab_lib_pending *shown = p->pending[p->thing[t->id].tensor[slot_of(t)]];
     if (t->counted == 0 && found == 0) return;
-    shown->any = 1;
+    ab_lib_pending *shown = ab_lib_wait(p, p->thing[t->id].tensor[slot_of(t)]);
     shown->dtype = t->dtype;
     shown->nonfinite += found;
     shown->shown += t->counted > 0;

@@ -172,7 +172,7 @@ int32_t ab_lib_axis_of(int32_t slot) {
 }
 
 static ab_status grow_tensors(ampprobe *p) {
-    void *list = p->tensor, *pending = p->pending;
+    void *list = p->tensor, *pending = p->pending, *waiting = p->waiting;
     int32_t room = p->tensor_room;
     ab_status status = make_room(&list, sizeof *p->tensor, p->tensors, &room);
     p->tensor = list;
@@ -180,6 +180,10 @@ static ab_status grow_tensors(ampprobe *p) {
     room = p->tensor_room;
     status = make_room(&pending, sizeof *p->pending, p->tensors, &room);
     p->pending = pending;
+    AB_TRY(status);
+    room = p->tensor_room;
+    status = make_room(&waiting, sizeof *p->waiting, p->tensors, &room);
+    p->waiting = waiting;
     if (status == AB_OK) p->tensor_room = room;
     return status;
 }
@@ -205,6 +209,13 @@ ab_status ab_lib_tensor_of(ampprobe *p, int32_t thing, int32_t slot, int32_t *in
     p->pending[p->tensors++] = pending;
     p->thing[thing].tensor[slot] = *index;
     return AB_OK;
+}
+
+ab_lib_pending *ab_lib_wait(ampprobe *p, int32_t tensor) {
+    ab_lib_pending *shown = p->pending[tensor];
+    if (!shown->any) p->waiting[p->waitings++] = tensor;
+    shown->any = 1;
+    return shown;
 }
 
 static ab_status grow_ledgers(ampprobe *p) {
@@ -249,6 +260,7 @@ void ab_lib_things_free(ampprobe *p) {
     free(p->by_name);
     free(p->tensor);
     free(p->pending);
+    free(p->waiting);
     free(p->ledger);
     free(p->sample);
 }

@@ -236,7 +236,9 @@ class Group:
         self.inside = False
         states = getattr(scaler, "_per_optimizer_states", None)
         optimizer = self.optimizer()
-        if states is not None and optimizer is not None:
+        if self.stepped and not getattr(optimizer, "_step_supports_amp_scaling", False):
+            self.found_inf = 0  # it is called only where the check found nothing
+        elif states is not None and optimizer is not None:
             found = states[id(optimizer)]["found_inf_per_device"].values()
             self.found_inf = int(sum(float(value) for value in found) != 0)
         elif not getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -441,13 +443,18 @@ def _same(one: Any, other: Any) -> bool:
 
 def loss_value(outputs: Any) -> Optional[float]:
     """The value of a loss: a tensor of one element or a number; None for anything else."""
+    torch = sys.modules.get("torch")
+    if torch is not None and type(outputs) is torch.Tensor and outputs.numel() == 1:
+        try:  # what nearly every loop has; less of torch is run here, whose code is in no cache at this point
+            return float(outputs.item())
+        except RuntimeError:  # on the meta device or inside a transform
+            return None
     if isinstance(outputs, (int, float)):
         return float(outputs)
     if isinstance(outputs, (list, tuple)):
         values = [loss_value(item) for item in outputs]
         return None if not values or None in values else sum(values)  # type: ignore[arg-type]
     if hasattr(outputs, "item") and hasattr(outputs, "numel") and outputs.numel() == 1:
-        torch = sys.modules.get("torch")
         if torch is not None and isinstance(outputs, torch.Tensor):
             if outputs.device.type == "meta" or torch._C._functorch.is_functorch_wrapped_tensor(outputs):
                 return None

@@ -2,6 +2,7 @@
  * given. */
 #include "bench/amp/policy.h"
 
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
 
 #include <ctype.h>
@@ -45,9 +46,9 @@ ab_status ab_level_find(const char *name, const ab_level **level) {
     bool zero_for_letter =
         (length == 1 || (length == 2 && (name[0] == '0' || name[0] == 'o'))) && last >= '0' && last <= '3';
     if (zero_for_letter)
-        return ab_fail(
-            AB_USAGE, "--levels: unknown level '%s'; the first character is the letter O, not a digit: 'O%c'",
-            name, last);
+        return ab_fail(AB_USAGE, "--levels: unknown level '%s'; the first character is the %s O%s: 'O%c'",
+                       name, name[0] == 'o' ? "capital letter" : "letter",
+                       name[0] == 'o' ? "" : ", not a digit", last);
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
     return ab_fail(AB_USAGE,
                    "--levels: expected O0, O1, O2 or O3, found '%s'%s%s%s (see `ampbench list levels`)", name,
@@ -69,14 +70,32 @@ const ab_level *ab_level_named(const char *item, const char **rest) {
 }
 
 /* "dynamic" means apex's scaler. */
+/* The numbers, words and loss scalers that a loss scale can be. */
+static ab_status unknown_scale(const char *what, const char *name, const char *text) {
+    enum { MOST = 32 };
+    const char *names[MOST];
+    char list[512] = "";
+    int count = 0;
+    for (int i = 0; i < ab_scaler_count() && count < MOST; i++) {
+        names[count] = ab_scaler_at(i)->name;
+        ab_text_append(list, sizeof list, "%s%s", count ? ", " : "", names[count]);
+        count++;
+    }
+    const char *near = ab_nearest(name, names, count);
+    return ab_fail(AB_USAGE,
+                   "%s: expected default, dynamic, a number such as 128 or 2^7, or a loss scaler (%s), found "
+                   "'%s'%s%s%s",
+                   what, list, ab_text_brief(text, 80), near ? "; did you mean '" : "", near ? near : "",
+                   near ? "'?" : "");
+}
+
 static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale *scale) {
     char name[32];
     size_t length = strcspn(text, ":");
     const ab_scaler_kind *kind = NULL;
     ab_text_show(name, sizeof name, "%.*s", (int)length, text);
     if (ab_scaler_find(strcmp(name, "dynamic") == 0 ? "apex" : name, &kind) != AB_OK)
-        return ab_fail_prefix(AB_USAGE, "%s: expected default, dynamic or a number, found '%s'", what,
-                              ab_text_brief(text, 80));
+        return unknown_scale(what, name, text);
     *scale = (ab_loss_scale){.dynamic = true};
     const char *keys = text[length] ? text + length + 1 : NULL;
     if (ab_scaler_parse_keys(kind, keys, &scale->scaler) == AB_OK) return AB_OK;
@@ -105,10 +124,11 @@ static ab_loss_scale skipping(double value) {
 /* "128", or "128:skip". */
 static ab_status parse_fixed(const char *what, const char *text, ab_loss_scale *scale) {
     char *end;
-    const double value = strtod(text, &end);
+    const double value = ab_number_read(text, &end);
     const bool skips = strcmp(end, skip_suffix) == 0;
     if (end == text || (*end != '\0' && !skips))
-        return ab_fail(AB_USAGE, "%s: expected default, dynamic or a number, found '%s'", what, text);
+        return ab_fail(AB_USAGE, "%s: expected default, dynamic or a number such as 128 or 2^7, found '%s'",
+                       what, text);
     if (!(value > 0) || value > (double)FLT_MAX || !((float)value > 0.0f))
         return ab_fail(AB_USAGE,
                        "%s: expected a loss scale above 0 and at most %.8g (what fp32 holds), found '%s'",
@@ -119,7 +139,7 @@ static ab_status parse_fixed(const char *what, const char *text, ab_loss_scale *
 
 ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale) {
     char *end;
-    (void)strtod(text, &end);
+    (void)ab_number_read(text, &end);
     bool word = end == text && isalpha((unsigned char)text[0]);
     return word ? parse_dialect(what, text, scale) : parse_fixed(what, text, scale);
 }

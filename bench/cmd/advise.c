@@ -5,6 +5,7 @@
 #include "bench/run/replay.h"
 #include "bench/run/run.h"
 #include "bench/run/self.h"
+#include "kernels/core/number.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
@@ -75,7 +76,7 @@ typedef struct request {
 static ab_status parse_share(const char *name, const char *text, double *share) {
     char *end;
     errno = 0;
-    *share = strtod(text, &end);
+    *share = ab_number_read(text, &end);
     if (end == text || *end || errno || !(*share > 0 && *share < 1))
         return ab_fail(AB_USAGE, "advise: %s: expected a share above 0 and below 1, found '%s'", name, text);
     return AB_OK;
@@ -84,7 +85,7 @@ static ab_status parse_share(const char *name, const char *text, double *share) 
 static ab_status parse_positive(const char *name, const char *text, double *number) {
     char *end;
     errno = 0;
-    *number = strtod(text, &end);
+    *number = ab_number_read(text, &end);
     if (end == text || *end || errno || !(*number >= 0x1p-40 && *number <= 0x1p60))
         return ab_fail(AB_USAGE, "advise: %s: expected a number from 2^-40 to 2^60, found '%s'", name, text);
     return AB_OK;

@@ -1,6 +1,7 @@
 /* `ampbench compare`: tests whether levels are equivalent over seeds; finds where two traced runs diverge.
  * Descriptive only: the exit status says whether a comparison was possible; `ampbench gate` fails a build. */
 #include "bench/cmd/cmd.h"
+#include "kernels/core/number.h"
 #include "reports/compare/divergence.h"
 #include "reports/compare/equivalence.h"
 #include "reports/record/json.h"
@@ -36,7 +37,7 @@ typedef struct request {
 static ab_status parse_number(const char *name, const char *text, double most, double *value) {
     char *end;
     if (!text) return AB_OK;
-    double parsed = strtod(text, &end);
+    double parsed = ab_number_read(text, &end);
     bool percent = strcmp(end, "%") == 0;
     if (percent) parsed /= 100;
     if (end == text || (*end && !percent) || !(parsed > 0) || !(parsed <= most))

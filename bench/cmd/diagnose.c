@@ -6,6 +6,7 @@
 #include "bench/experiments/trouble.h"
 #include "bench/ingest/ingest.h"
 #include "bench/run/self.h"
+#include "kernels/core/number.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/jitter.h"
@@ -124,7 +125,7 @@ static ab_status parse_word(const char *word, request *r) {
 
 static ab_status parse_jitter(const char *text, request *r) {
     char *end;
-    r->jitter = strtod(text, &end);
+    r->jitter = ab_number_read(text, &end);
     return end != text && !*end && r->jitter > 0 && r->jitter < 1
                ? AB_OK
                : ab_fail(AB_USAGE, "diagnose: --jitter expects a share between 0 and 1, found '%s'", text);

@@ -4,6 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/gate/measure.h"
 #include "bench/gate/selftest.h"
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
 #include "kernels/files/lock.h"
 #include "reports/record/json.h"
@@ -141,7 +142,7 @@ static ab_status parse(int argc, char **argv, request *r) {
 static ab_status parse_share(const char *name, const char *text, size_t length, double most, double *share) {
     char copy[32], *end;
     ab_text_show(copy, sizeof copy, "%.*s", (int)length, text);
-    double value = strtod(copy, &end);
+    double value = ab_number_read(copy, &end);
     bool percent = strcmp(end, "%") == 0;
     if (percent) value /= 100;
     if (end == copy || (*end && !percent) || !(value >= 0) || !(value <= most))
@@ -387,7 +388,7 @@ static ab_status parse_effects(const char *text, double *effects, int *count) {
     *count = 0;
     for (const char *item = text; *item;) {
         char *end;
-        double percent = strtod(item, &end);
+        double percent = ab_number_read(item, &end);
         if (end == item || (*end && *end != ',') || !(percent >= 0) || !(percent <= 100) ||
             *count == AB_GATE_EFFECTS)
             return ab_fail(AB_USAGE,

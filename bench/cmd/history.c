@@ -3,6 +3,7 @@
 #include "reports/compare/history.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
 #include "kernels/files/lock.h"
 #include "reports/record/json.h"
@@ -63,7 +64,7 @@ static ab_status parse(int *argc, char **argv, request *r) {
 /* "3%" or "0.03". */
 static ab_status parse_guard(request *r) {
     char *end = NULL;
-    r->guard = strtod(r->guard_text, &end);
+    r->guard = ab_number_read(r->guard_text, &end);
     bool percent = end != r->guard_text && strcmp(end, "%") == 0;
     if (percent) r->guard /= 100;
     bool fine = end != r->guard_text && (percent || *end == '\0') && r->guard >= 0 && r->guard < 1;

@@ -5,6 +5,7 @@
 #include "bench/inspect/inspect.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
+#include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
@@ -118,10 +119,8 @@ static ab_status parse_words(int argc, char **argv, request *r) {
 /* A number or 2^K that is a positive normal fp32 number. */
 static ab_status parse_scale(const char *text, float *scale) {
     char *end = NULL;
-    bool power = strncmp(text, "2^", 2) == 0;
-    double value = strtod(power ? text + 2 : text, &end);
-    bool number = end != text && *end == '\0' && (!power || (end != text + 2 && value == floor(value)));
-    if (power && number) value = exp2(value);
+    double value = ab_number_read(text, &end);
+    bool number = end != text && *end == '\0';
     *scale = (float)value;
     if (number && *scale > 0 && isnormal(*scale)) return AB_OK;
     return ab_fail(AB_USAGE, "--scale: expected a number or 2^K in 2^-126..2^127, found '%s'",

@@ -3,6 +3,7 @@
 #include "bench/promote/promote.h"
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
+#include "kernels/core/number.h"
 #include "kernels/core/show.h"
 #include "reports/record/json.h"
 
@@ -89,7 +90,7 @@ static ab_status parse_count(const char *name, const char *text, int64_t low, in
 static ab_status parse_band(const char *text, double *band) {
     char *end;
     errno = 0;
-    *band = strtod(text, &end);
+    *band = ab_number_read(text, &end);
     if (end == text || *end || errno || !(*band > 0) || !isfinite(*band))
         return ab_fail(AB_USAGE, "--band: expected a number above 0, found '%s'", text);
     return AB_OK;

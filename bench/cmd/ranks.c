@@ -4,6 +4,7 @@
 #include "bench/ranks/ranks.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
+#include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
@@ -115,10 +116,8 @@ static ab_status split(const char *option, const char *text, list *words) {
 
 static ab_status parse_number(const char *option, const char *text, double low, double high, double *value) {
     char *end;
-    bool power = strncmp(text, "2^", 2) == 0;
-    double x = strtod(power ? text + 2 : text, &end);
-    bool number = end != text + (power ? 2 : 0) && *end == '\0';
-    *value = power ? exp2(x) : x;
+    *value = ab_number_read(text, &end);
+    bool number = end != text && *end == '\0';
     if (number && *value >= low && *value <= high) return AB_OK;
     return ab_fail(AB_USAGE, "%s: expected a number from %g to %g, found '%s'", option, low, high,
                    ab_text_brief(text, 40));

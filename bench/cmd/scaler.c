@@ -1,6 +1,7 @@
 /* `ampbench scaler`: loss scalers run over a pattern of overflows, without training. */
 #include "bench/amp/trace/scale_trace.h"
 #include "bench/cmd/cmd.h"
+#include "kernels/core/number.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
@@ -88,7 +89,7 @@ static const char *const options[] = {"--overflow", "--amax", "--half", "--eleme
 
 static ab_status parse_positive(const char *name, const char *text, double most, double *value) {
     char *end;
-    *value = strtod(text, &end);
+    *value = ab_number_read(text, &end);
     if (end == text || *end || !(*value >= 0) || *value > most)
         return ab_fail(AB_USAGE, "%s: expected a number from 0 to %.9g, found '%s'", name, most,
                        ab_text_brief(text, 40));

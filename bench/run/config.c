@@ -4,6 +4,7 @@
 #include "bench/run/config.h"
 
 #include "bench/amp/layer_formats.h"
+#include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/subnormals.h"
 #include "kernels/core/text.h"
@@ -39,7 +40,7 @@ static ab_status parse_real(const ab_options *options, ab_option_id id, double l
     const char *text = options->text[id];
     if (!text) return AB_OK;
     char *end, name[AB_OPTION_NAME];
-    double parsed = strtod(text, &end);
+    double parsed = ab_number_read(text, &end);
     if (end == text || *end != '\0' || !(parsed >= low) || !(parsed <= high))
         return ab_fail(AB_USAGE, "%s: expected a number from %.9g to %.9g, found '%s'",
                        ab_option_name(id, name), low, high, text);
@@ -377,7 +378,7 @@ static ab_status check_layers(const ab_run_config *config) {
 static ab_status parse_share(const ab_options *options, ab_option_id id, double *share) {
     const char *text = options->text[id];
     char *end, name[AB_OPTION_NAME];
-    double parsed = strtod(text, &end);
+    double parsed = ab_number_read(text, &end);
     bool percent = strcmp(end, "%") == 0;
     if (percent) parsed /= 100;
     if (end == text || (*end != '\0' && !percent) || !(parsed >= 0) || !(parsed <= 1))
@@ -435,7 +436,7 @@ static ab_status parse_bytes(const ab_options *options, ab_option_id id, int64_t
     const char *text = options->text[id];
     char *end, name[AB_OPTION_NAME];
     if (!text) return AB_OK;
-    const double number = strtod(text, &end);
+    const double number = ab_number_read(text, &end);
     for (size_t i = 0; end != text && i < AB_COUNT_OF(units); i++) {
         double value = number * units[i].bytes;
         if (strcmp(end, units[i].unit) != 0 || !(value >= 1 && value < 0x1p62)) continue;

@@ -28,6 +28,7 @@ refused() {
 # ---- names -------------------------------------------------------------------------------------------------
 bad "the first character is the letter O, not a digit: 'O0'" --levels 0
 bad "letter O" --levels O1,02
+bad "the first character is the capital letter O: 'O1'" --levels o1
 bad "expected O0, O1, O2 or O3, found 'O4'" --levels O4
 bad "duplicate level O1" --levels O1,O1
 bad "empty item" --levels O0,
@@ -71,7 +72,7 @@ refused "'x'" env x
 for scale in 0 -1 nan inf 1e39 -nan 1e-99; do bad "loss scale above 0" --scales "$scale"; done
 bad "loss scale above 0" --scales default,0
 bad "loss scale above 0" --levels O2 --set loss_scale=0
-bad "expected default, dynamic or a number, found 'big'" --scales big
+bad "expected default, dynamic, a number such as 128 or 2^7, or a loss scaler (fixed, " --scales big
 bad "larger than the" --batch 100000
 bad "--batch: expected an integer from 1" --batch 0
 bad "--batch: expected an integer from 1" --batch many

@@ -24,7 +24,7 @@ refused "--scale: expected" "$good" --scale 0
 refused "--scale: expected" "$good" --scale -1
 refused "--scale: expected" "$good" --scale nan
 refused "--scale: expected" "$good" --scale 1e39
-refused "--scale: expected" "$good" --scale 2^1.5
+refused "--scale: expected" "$good" --scale 2^x
 refused "--scale: expected" "$good" --scale 2^
 refused "--ftz: expected" "$good" --ftz maybe
 refused "--color: expected" "$good" --color blue

@@ -97,7 +97,12 @@ follows_schema "$work/r/result.json" "dialects in a run"
 refused "loss scaler torch has no max" "${tiny[@]}" --scales torch --max-loss-scale 4
 run "${tiny[@]}" --scales openseq2seq-logmax,graphcore-als --out "$work/s/result.json"
 expect_rc 0 "followers of gradient sizes train"
-refused "expected default, dynamic or a number, found 'trch'" "${tiny[@]}" --scales trch
+refused "graphcore-als, adaloss), found 'trch'; did you mean 'torch'" "${tiny[@]}" --scales trch
+run "${tiny[@]}" --lr 2^-7 --scales 2^7,2**10:skip --out "$work/p/result.json"
+expect_rc 0 "powers of two are numbers"
+expect_text "$work/p/result.json" '"lr": 0.0078125' "2^-7 is a rate"
+expect_text "$work/p/result.json" '"mlp/O2/128/' "2^7 is a fixed scale"
+expect_text "$work/p/result.json" '"mlp/O2/1024:skip/' "2**10:skip is one that skips"
 refused "expected a dialect before 'init=3'" "${tiny[@]}" --scales init=3
 refused "--scales: loss scaler torch: growth: expected a number above 1" "${tiny[@]}" \
     --scales torch:growth=0.5

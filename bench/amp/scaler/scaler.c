@@ -1,7 +1,7 @@
 /* The list of loss scalers, their configuration as text, and common behaviour. */
 #include "bench/amp/scaler/scaler.h"
 
-#include "kernels/core/elementary64.h"
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
 
 #include <float.h>
@@ -73,14 +73,8 @@ static ab_status unknown_key(const ab_scaler_kind *kind, const char *word) {
 /* Parses a number: 65536, 1e-3, 2^16, 2**16. */
 static bool parse_number(const char *text, double *value) {
     char *end;
-    *value = strtod(text, &end);
-    if (end == text) return false;
-    bool power = *end == '^' || strncmp(end, "**", 2) == 0;
-    if (!power) return *end == '\0';
-    const char *exponent = end + (*end == '^' ? 1 : 2);
-    double n = strtod(exponent, &end);
-    *value = ab_pow(*value, n);
-    return end != exponent && *end == '\0';
+    *value = ab_number_read(text, &end);
+    return end != text && *end == '\0';
 }
 
 static bool parse_bool(const char *text, double *value) {

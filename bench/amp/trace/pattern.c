@@ -1,8 +1,7 @@
 /* Parses patterns of steps. */
 #include "bench/amp/trace/scale_trace.h"
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
-
-#include "kernels/core/elementary64.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -82,14 +81,8 @@ static ab_status read_flags(reader *r) {
 
 static const char *read_number(const char *at, double *value) {
     char *end;
-    *value = strtod(at, &end);
-    if (end == at) return NULL;
-    bool power = *end == '^' || strncmp(end, "**", 2) == 0;
-    if (!power) return end;
-    const char *exponent = end + (*end == '^' ? 1 : 2);
-    double n = strtod(exponent, &end);
-    *value = ab_pow(*value, n);
-    return end == exponent ? NULL : end;
+    *value = ab_number_read(at, &end);
+    return end == at ? NULL : end;
 }
 
 static ab_status read_numbers(reader *r) {

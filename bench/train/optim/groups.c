@@ -1,6 +1,7 @@
 /* Parameter groups: parsing, matching, and suggestions for a pattern that matches nothing. */
 #include "bench/train/optim/groups.h"
 
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
 
 #include <fnmatch.h>
@@ -106,7 +107,7 @@ static ab_status set_key(ab_param_group *group, const char *text, size_t length)
     char *equals = strchr(item, '=');
     if (!equals) return ab_fail(AB_USAGE, "--param-groups: expected KEY=VALUE, found '%s'", item);
     *equals = '\0';
-    double value = strtod(equals + 1, &end);
+    double value = ab_number_read(equals + 1, &end);
     bool number = end != equals + 1 && *end == '\0' && value >= 0 && value <= 1e9;
     if (strcmp(item, keys[0]) != 0 && strcmp(item, keys[1]) != 0)
         return ab_fail(AB_USAGE, "--param-groups: expected lr_factor or weight_decay, found '%s'", item);

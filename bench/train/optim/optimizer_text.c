@@ -1,6 +1,7 @@
 /* The list of optimizers, and an optimizer with its keys as text. */
 #include "bench/train/optim/optimizer.h"
 
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ static ab_status set_key(const ab_optimizer *optimizer, const char *name, const 
     const ab_optimizer_key *key = &optimizer->key[i];
     if (is_truth(key)) return parse_truth(optimizer, name, text, &config->value[i]);
     char *end;
-    const double value = strtod(text, &end);
+    const double value = ab_number_read(text, &end);
     const bool number = end != text && *end == '\0' && value >= key->low && value <= key->high;
     if (key->step > 0 && !(number && fmod(value - key->low, key->step) == 0))
         return ab_fail(AB_USAGE, "--optimizer %s: %s: expected %.9g or %.9g, found '%s'", optimizer->name,

@@ -1,6 +1,7 @@
 /* The list of schedules, their configuration as text, and the warm-up that all but one_cycle share. */
 #include "bench/train/schedule/schedule.h"
 
+#include "kernels/core/number.h"
 #include "kernels/core/text.h"
 
 #include <stddef.h>
@@ -89,7 +90,7 @@ static ab_status set_key(const ab_schedule *schedule, const char *key, const cha
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
         if (strcmp(keys[i].name, key) != 0 || !reads(schedule, key)) continue;
         char *end;
-        double number = strtod(value, &end);
+        double number = ab_number_read(value, &end);
         bool whole =
             !keys[i].integer || (number >= -1e15 && number <= 1e15 && (double)(int64_t)number == number);
         if (end == value || *end != '\0' || !(number >= keys[i].low) || !(number <= keys[i].high) || !whole)

@@ -187,7 +187,7 @@ static const refusal refusals[] = {
     {"O2", "cast_model_type=fp64", {"cast_model_type", "fp32, half, fp16, bf16 or False", "'fp64'"}},
     {"O2", "cast_model_type=bf16", {"cast_model_type=bf16", "--half fp16"}},
     {"O2", "patch_torch_functions=2", {"patch_torch_functions", "True, False or None", "'2'"}},
-    {"O2", "loss_scale=big", {"loss_scale", "default, dynamic or a number", "'big'"}},
+    {"O2", "loss_scale=big", {"loss_scale", "default, dynamic, a number", "'big'"}},
     {"O2", "loss_scale=0", {"loss_scale", "above 0", "'0'"}},
     {"O2", "loss_scale=-2", {"loss_scale", "above 0", "'-2'"}},
     {"O2", "loss_scale=nan", {"loss_scale", "above 0", "'nan'"}},

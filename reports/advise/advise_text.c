@@ -14,7 +14,8 @@ static int binades_of(const ab_format *half) { return half->emax - half->emin + 
 
 /* "2^12", "2^12.34" */
 static const char *power(char *text, double octaves) {
-    ab_text_show(text, AB_TEXT_NUMBER, octaves == floor(octaves) ? "2^%.0f" : "2^%.2f", octaves);
+    const double shown = round(100 * octaves) / 100 + 0.0; /* -0 is printed as 0 */
+    ab_text_show(text, AB_TEXT_NUMBER, shown == floor(shown) ? "2^%.0f" : "2^%.2f", shown);
     return text;
 }
 

@@ -75,8 +75,11 @@ static bool here_scale_at_minimum(const ab_diagnosis *d, char *text, size_t size
     const double least = ab_json_number(d->found.facts.document, "config.min_loss_scale", 0);
     const bool given = least > 0 && d->found.facts.skip.least_scale <= least;
     if (!skips_whatever_the_scale(d) || !(given || ab_facts_at_floor(&d->found.facts))) return false;
-    ab_text_show(text, size, "the scale is at its minimum of %g; the last step that was applied is %d",
-                 given ? least : d->found.facts.skip.least_scale, last_applied(&d->found));
+    const int last = last_applied(&d->found);
+    ab_text_show(text, size, "the scale is at its minimum of %g; %s",
+                 given ? least : d->found.facts.skip.least_scale,
+                 last < 0 ? "no step was applied" : "the last step that was applied is ");
+    if (last >= 0) ab_text_append(text, size, "%d", last);
     return true;
 }
 

@@ -60,7 +60,13 @@ void ab_text_elide(char *line, int width) {
         *column_start(line, width > 0 ? width : 0) = '\0';
         return;
     }
-    int head = (width - 2) / 2, tail = width - 2 - head;
+    const int head = (width - 2) / 2;
+    ab_text_elide_to(line, head, width - 2 - head);
+}
+
+void ab_text_elide_to(char *line, int head, int tail) {
+    const int have = ab_text_width(line);
+    if (have <= head + 2 + tail) return;
     char *gap = column_start(line, head), *rest = column_start(line, have - tail);
     memmove(gap + 2, rest, strlen(rest) + 1); /* rest is at least two columns after gap */
     gap[0] = gap[1] = '.';

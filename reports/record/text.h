@@ -22,6 +22,9 @@ int ab_text_width(const char *line);
 /* Shortens a cleaned line to `width` columns, with ".." in the middle. */
 void ab_text_elide(char *line, int width);
 
+/* The same, with `head` columns before the ".." and `tail` after it. */
+void ab_text_elide_to(char *line, int head, int tail);
+
 /* Number formats. Each writes at most AB_TEXT_NUMBER bytes and returns `text`; non-finite values become
  * "-". */
 char *ab_text_loss(char *text, double loss);     /* 0.4321, 12.35, 1.2e+06 */

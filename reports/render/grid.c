@@ -7,6 +7,7 @@
 #include "reports/record/subnormals.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
+#include "reports/render/elide.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABEL_TEXT = 400, LONG_MESSAGE = 80 };
+enum { LABEL_TEXT = 400, LONG_MESSAGE = 80, SCALE_TEXT = 96, SCALE_WIDTH = 10, SCALE_MOST = 24 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -77,8 +78,7 @@ static void write_scale(const cJSON *cell, ab_grid_text *out) {
     if (cJSON_IsNumber(scale))
         ab_text_scale(out->text, scale->valuedouble);
     else
-        clean(cell, cJSON_IsString(scale) ? "policy.loss_scale" : "scale_policy", "?", out->text, 24);
-    ab_text_elide(out->text, 10);
+        clean(cell, cJSON_IsString(scale) ? "policy.loss_scale" : "scale_policy", "?", out->text, SCALE_TEXT);
 }
 
 static void write_half(const cJSON *cell, ab_grid_text *out) {
@@ -238,6 +238,19 @@ static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const 
     else
         ab_text_show(row->message.text, sizeof row->message.text, "%s", reason[0] ? reason : word);
     row->message.tone = strcmp(status, "failed") == 0 ? AB_TONE_BAD : AB_TONE_WARN;
+}
+
+/* Loss scales have long names: they are shortened so far that they still differ. */
+static ab_status shorten_scales(ab_grid *grid, const rule *const *chosen) {
+    int column = 0;
+    while (column < grid->columns && chosen[column]->write != write_scale) column++;
+    if (column == grid->columns || grid->rows == 0) return AB_OK;
+    char **text = malloc((size_t)grid->rows * sizeof *text);
+    if (!text) return ab_fail(AB_NO_MEMORY, "out of memory while laying out the table");
+    for (int i = 0; i < grid->rows; i++) text[i] = grid->row[i].at[column].text;
+    const ab_status status = ab_elide_distinct(text, grid->rows, SCALE_WIDTH, SCALE_MOST);
+    free(text);
+    return status;
 }
 
 /* "O2 dynamic": the label columns of a row. */
@@ -616,6 +629,7 @@ ab_status ab_grid_create(const cJSON *document, ab_grid *grid) {
     grid->row = calloc((size_t)cJSON_GetArraySize(cells) + 1, sizeof *grid->row);
     if (!grid->row) return ab_fail(AB_NO_MEMORY, "out of memory while laying out the table");
     cJSON_ArrayForEach(cell, cells) write_row(cell, grid, chosen, &grid->row[grid->rows++]);
+    AB_TRY(shorten_scales(grid, chosen));
     AB_TRY(add_intro(document, grid));
     AB_TRY(add_notes(document, grid));
     return add_legend(document, grid);

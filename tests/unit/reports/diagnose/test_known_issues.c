@@ -114,6 +114,12 @@ static const char endless[] = LAST_HALF_SKIPPED("[[65536, 40], [32, 20], [0.5, 2
                   at_one[] = LAST_HALF_SKIPPED("[[65536, 40], [2, 1], [1, 39]]"),
                   at_a_floor[] = LAST_HALF_SKIPPED("[[8, 80]]");
 
+static const char never_applied[] =
+    "\"scale\": [[8, 80]], \"steps_skipped\": 80, \"skipped_steps\": ["
+    "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,"
+    "30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,"
+    "56,57,58,59,60,61,62,63,64,65,66,67,68,69,70,71,72,73,74,75,76,77,78,79],";
+
 static void skipping_that_no_scale_ends_is_told_from_skipping_as_meant(void **state) {
     (void)state;
     record r = sound;
@@ -127,6 +133,8 @@ static void skipping_that_no_scale_ends_is_told_from_skipping_as_meant(void **st
     r.cell = at_a_floor;
     expect(&r, "scale_at_minimum", "minimum of 8");
     expect_no(&r, "endless_skipping"); /* it does not fall at all */
+    r.cell = never_applied;
+    expect(&r, "scale_at_minimum", "minimum of 8; no step was applied");
     r.config = "";
     r.cell = at_one; /* a scaler's own floor */
     expect(&r, "scale_at_minimum", "minimum of 1; the last step that was applied is 39");

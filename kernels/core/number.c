@@ -3,6 +3,8 @@
 
 #include "kernels/core/elementary64.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,7 @@ double ab_number_read(const char *text, char **end) {
     char *behind;
     if (mark == 0) return base;
     const double exponent = strtod(*end + mark, &behind);
-    if (behind == *end + mark) return base;
-    *end = behind;
-    return ab_pow(base, exponent);
+    const bool whole = behind != *end + mark;
+    *end = whole ? behind : (char *)(uintptr_t)text;
+    return whole ? ab_pow(base, exponent) : 0;
 }

@@ -7,7 +7,7 @@
 AB_BEGIN_DECLS
 
 /* Reads a number at the start of `text` as strtod does, or two of them joined by ^ or **, a base and its
- * exponent. *end: behind what was read, `text` itself where there is no number; behind the base where no
+ * exponent. *end: behind what was read; `text` itself, and the result 0, where there is no number or no
  * exponent follows. */
 double ab_number_read(const char *text, char **end);
 

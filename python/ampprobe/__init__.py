@@ -9,9 +9,10 @@ The record is complete when the program ends, or at probe.close().
 
 from ._abi import LibraryError, ProbeError
 from ._attach import attach
+from ._loop import Loop, loop
 from ._probe import Probe
 
-__all__ = ["LibraryError", "Probe", "ProbeError", "attach", "see", "version"]
+__all__ = ["LibraryError", "Loop", "Probe", "ProbeError", "attach", "loop", "see", "version"]
 __version__ = "0.1.0"
 
 

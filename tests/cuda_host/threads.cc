@@ -28,7 +28,9 @@ enum warp_kind { SHUFFLE, BALLOT, SYNC };
 struct site {
     const char *file;
     int line;
-    bool operator==(const site &o) const { return line == o.line && strcmp(file, o.file) == 0; }
+    bool operator==(const site &o) const {
+        return line == o.line && (file == o.file || strcmp(file, o.file) == 0);
+    }
 };
 
 struct waiting {
@@ -49,7 +51,8 @@ struct fiber {
     bool idle;
 };
 
-enum { STACK = 64 << 10 };
+// Not a multiple of a page: equal places of two stacks must not share a set of the cache.
+enum { STACK = (64 << 10) + 5 * 64 };
 static char *stacks;
 static fiber fibers[MOST_THREADS];
 static int fiber_count, running; // `running`: the fiber that runs

@@ -118,6 +118,8 @@ static void a_transformers_recipe_follows_the_cpus(void **state) {
     const ab_schedule *cosine = NULL;
     for (int i = 0; i < ab_schedule_count(); i++)
         if (strcmp(ab_schedule_at(i)->name, "cosine") == 0) cosine = ab_schedule_at(i);
+    const char *net =
+        gpu_is_emulated() ? AB_SOURCE_DIR "/tests/fixtures/small_transformer.json" : "transformer_classifier";
     how.data = "synthetic_text";
     how.optimizer = "adamw";
     how.batch = 4;
@@ -126,9 +128,9 @@ static void a_transformers_recipe_follows_the_cpus(void **state) {
         .schedule = cosine, .rates = {.total = 6, .warmup = 2}, .clip = {.norm = 1.0}, .micro_batches = 2};
     assert_int_equal(ab_param_groups_no_decay("bias,norm", &how.recipe.groups), AB_OK);
     for (size_t l = 0; l < AB_COUNT_OF(levels) - 1; l++) {
-        train("transformer_classifier", levels[l], &ab_device_cpu, false, false, &here);
-        train("transformer_classifier", levels[l], gpu, false, false, &there);
-        train("transformer_classifier", levels[l], gpu, true, false, &again);
+        train(net, levels[l], &ab_device_cpu, false, false, &here);
+        train(net, levels[l], gpu, false, false, &there);
+        train(net, levels[l], gpu, true, false, &again);
         double unit = l == 0 ? 0x1p-23 : 0x1p-10;
         for (int i = 0; i < how.steps; i++) {
             double a = (double)here.step[i].loss, b = (double)there.step[i].loss;

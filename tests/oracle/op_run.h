@@ -175,6 +175,10 @@ static inline ab_status op_run_prepare(op_run *r) {
 typedef bool (*op_run_elsewhere)(op_run *r);
 static AB_UNUSED op_run_elsewhere op_run_device; /* NULL: none */
 
+/* `many` rows of a large case, fewer where each costs much (an emulated GPU). */
+static AB_UNUSED int op_run_part = 1;
+static inline int64_t op_run_rows(int64_t many) { return (many + op_run_part - 1) / op_run_part; }
+
 static inline void op_run_both(op_run *r) {
     if (op_run_device && op_run_device(r)) return;
     assert_int_equal(r->op->forward(&r->exec, &r->io), AB_OK);

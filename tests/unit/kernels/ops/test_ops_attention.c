@@ -208,9 +208,10 @@ static void check_blocks(const op_run *r, const void *self) {
 
 static void blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes(void **state) {
     (void)state;
-    static const attention_case large[] = {
-        {2, 2, 700, 700, 8, 8, true, false, true, NO_MASK, {0}, 0, 0, 0},
-        {1, 3, 400, 400, 5, 5, true, false, false, NO_MASK, {0}, 0, 0, 0},
+    const int64_t many = op_run_rows(700), fewer = op_run_rows(400);
+    const attention_case large[] = {
+        {2, 2, many, many, 8, 8, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 3, fewer, fewer, 5, 5, true, false, false, NO_MASK, {0}, 0, 0, 0},
     };
     int formats;
     const op_formats *format = op_all_formats(&formats);

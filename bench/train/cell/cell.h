@@ -11,6 +11,7 @@
 #include "bench/train/init/initial_weights.h"
 #include "bench/train/observe/always_on_stats.h"
 #include "bench/train/observe/observation.h"
+#include "bench/train/pass/step_times.h"
 #include "bench/train/recipe.h"
 #include "probes/probe.h"
 
@@ -106,6 +107,10 @@ void ab_cell_watch(ab_cell *cell, const ab_watch *watch);
 /* In addition to the watch, `follower->ran` is called for every op of every step from now on, probed or not;
  * NULL: off. Borrowed. */
 void ab_cell_follow(ab_cell *cell, const ab_watch *follower);
+
+/* Every step of ab_cell_step from now on adds the time of its parts to `times`; NULL: off. Borrowed. The
+ * host's clock: not for a device that computes while the host goes on. */
+void ab_cell_time(ab_cell *cell, ab_step_times *times);
 
 /* Copies from another cell of the same network: the parameters as its ops will read them in its next step
  * (rounded to that format), its running statistics and its batch position. Optimizer state and loss scale are

@@ -31,6 +31,7 @@ const char *ab_cell_describe(const ab_cell *cell, int node, const char *pass) {
 /* ---- observation ----------------------------------------------------------------------------- */
 
 void ab_cell_watch(ab_cell *cell, const ab_watch *watch) { ab_observation_watch(&cell->observation, watch); }
+void ab_cell_time(ab_cell *cell, ab_step_times *times) { cell->walk.times = times; }
 void ab_cell_follow(ab_cell *cell, const ab_watch *follower) { cell->observation.follower = follower; }
 int ab_cell_observed_count(const ab_cell *cell) { return cell->observation.count; }
 const ab_observed *ab_cell_observed_at(const ab_cell *cell, int i) { return &cell->observation.observed[i]; }

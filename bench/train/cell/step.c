@@ -21,10 +21,12 @@ static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
     result->correct = cell->score.correct;
     result->scored = cell->score.count;
     if (!result->skipped) AB_TRY(update_weights(cell));
+    ab_step_times_part(cell->walk.times, AB_TIMED_UPDATE);
     if (!result->skipped || cell->config.recipe.schedule_on_skip) at->advanced++;
     cell->observation.observer = NULL;
     ab_always_on_step_end(&cell->always_on, at->steps, result->skipped);
     at->steps++;
+    ab_step_times_part(cell->walk.times, AB_TIMED_OTHER);
     return AB_OK;
 }
 
@@ -83,10 +85,12 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
     cell->observation.observer = observer;
     cell->walk.exec.training = true;
     *result = start_result(cell);
+    ab_step_times_begin(cell->walk.times);
     if (observer && watch->begin) watch->begin(watch->context, cell->position.steps, result->scale);
     AB_TRY(ab_gradient_pass(cell, result, &nonfinite));
     AB_TRY(ab_replay_if_requested(cell, nonfinite, result));
     AB_TRY(cell->scalers.count > 1 ? decide_by_loss(cell, result) : decide(cell, result));
+    ab_step_times_part(cell->walk.times, AB_TIMED_UNSCALE);
     return finish_step(cell, result);
 }
 
@@ -132,9 +136,11 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     cell->walk.exec.step = (uint32_t)number;
     ab_batches_choose(&cell->batches, number);
     AB_TRY(ab_batches_load(&cell->batches, AB_SPLIT_TRAIN, noted ? at->steps : -1));
+    ab_step_times_part(cell->walk.times, AB_TIMED_BATCH);
     AB_TRY(ab_forward(&cell->walk));
     AB_TRY(ab_forward_loss(&cell->walk, loss));
     AB_TRY(ab_score_batch(&cell->score, &cell->batches));
+    ab_step_times_part(cell->walk.times, AB_TIMED_OTHER);
     if (ab_backward_by_loss(cell->plan)) return backward_by_loss(cell, overflows);
     AB_TRY(backward(cell));
     return sum_gradients(cell);

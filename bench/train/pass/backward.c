@@ -96,8 +96,10 @@ ab_status ab_backward(const ab_walk *walk, const ab_step_position *position, ab_
             continue;
         }
         AB_TRY(node_backward(walk, n, layers));
+        ab_step_times_node(walk->times, AB_TIMED_BACKWARD, n);
         AB_TRY(sum_input_grads(walk, node, layers));
         AB_TRY(sum_param_grads(walk, position, node));
+        ab_step_times_node(walk->times, AB_TIMED_SUMS, n);
     }
     return AB_OK;
 }
@@ -131,6 +133,9 @@ static ab_status recompute_node(const ab_walk *walk, int n) {
 ab_status ab_recompute_block(const ab_walk *walk, int last) {
     const ab_plan_node *node = walk->memory->plan->node;
     for (int n = node[last].recompute_first; n <= last; n++)
-        if (node[n].recomputed) AB_TRY(recompute_node(walk, n));
+        if (node[n].recomputed) {
+            AB_TRY(recompute_node(walk, n));
+            ab_step_times_node(walk->times, AB_TIMED_FORWARD, n);
+        }
     return AB_OK;
 }

@@ -47,11 +47,17 @@ ab_status ab_forward_node(ab_walk *walk, int n) {
     const ab_plan *plan = walk->memory->plan;
     const ab_plan_node *node = &plan->node[n];
     const ab_net_op *op = ab_plan_node_op(plan, node);
-    return op ? op_forward(walk, n, op)
-              : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]);
+    AB_TRY(op ? op_forward(walk, n, op)
+              : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]));
+    ab_step_times_node(walk->times, AB_TIMED_FORWARD, n);
+    return AB_OK;
 }
 
-ab_status ab_forward_start(ab_walk *walk) { return cast_weights(walk); }
+ab_status ab_forward_start(ab_walk *walk) {
+    AB_TRY(cast_weights(walk));
+    ab_step_times_part(walk->times, AB_TIMED_WEIGHT_CASTS);
+    return AB_OK;
+}
 
 ab_status ab_forward(ab_walk *walk) {
     AB_TRY(ab_forward_start(walk));

@@ -5,6 +5,7 @@
 
 #include "bench/train/memory/memory.h"
 #include "bench/train/observe/observation.h"
+#include "bench/train/pass/step_times.h"
 
 #include <stdint.h>
 
@@ -19,6 +20,7 @@ typedef struct ab_walk {
     ab_exec exec;            /* common to all ops; its observer is NULL, ab_walk_exec adds the step's */
     uint64_t params_version; /* of the weights */
     uint64_t casts_version;  /* params_version that the half copies were made from */
+    ab_step_times *times;    /* borrowed; NULL: steps are not timed */
 } ab_walk;
 
 /* Prepares every op; `exec`: execution settings without workspace and observer. `walk` must be all zero.

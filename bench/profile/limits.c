@@ -1,0 +1,178 @@
+/* Products are those of linear, through the code that trains; copies are memcpy in chunks, shared out as
+ * kernels are. */
+#include "bench/profile/limits.h"
+
+#include "bench/run/timer.h"
+#include "kernels/core/parallel.h"
+#include "kernels/format/convert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ATTEMPT_NS = 100 * 1000 * 1000, LEAST_ATTEMPTS = 3, CHUNK = 128 << 10 };
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* Small enough that some attempts are not interrupted on a busy machine, large enough to be near the limit.
+ */
+static const int64_t sides[] = {256, 512};
+
+typedef struct product {
+    int64_t side;
+    _Alignas(16) unsigned char attrs[64];
+    ab_exec exec;
+    ab_op_io io;
+    ab_tensor in, weight, out;
+    void *workspace, *state;
+} product;
+
+static void set_attr(unsigned char *attrs, const char *name, int64_t value) {
+    for (const ab_attr *a = ab_op_linear.attrs; a->name; a++) {
+        const bool truth = value != 0;
+        if (strcmp(a->name, name) != 0) continue;
+        if (a->kind == AB_ATTR_BOOL)
+            memcpy(attrs + a->offset, &truth, sizeof truth);
+        else
+            memcpy(attrs + a->offset, &value, sizeof value);
+    }
+}
+
+static ab_status allocate(size_t bytes, void **block) {
+    const size_t line = 64;
+    *block = aligned_alloc(line, (bytes + line) / line * line);
+    return *block ? AB_OK : ab_fail(AB_NO_MEMORY, "profile: out of memory");
+}
+
+/* A square of small numbers; their sums stay within every format. */
+static ab_status fill(ab_tensor *tensor, int64_t side, const ab_format *format) {
+    const int64_t n = side * side;
+    float *values = malloc((size_t)n * sizeof *values);
+    *tensor = (ab_tensor){
+        .shape = {.ndim = 2, .dim = {side, side}}, .format = format, .device = &ab_device_cpu, .id = -1};
+    ab_status status = values ? allocate(ab_format_bytes(format, n), &tensor->data)
+                              : ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    for (int64_t i = 0; i < n && status == AB_OK; i++) values[i] = (float)(i % 17 - 8) / 64.0f;
+    if (status == AB_OK) ab_narrow(tensor->data, format, values, n);
+    free(values);
+    return status;
+}
+
+static ab_status open_product(product *p, const ab_format *format, ab_cpu_path path) {
+    size_t workspace = 0, state = 0;
+    p->exec = (ab_exec){.path = path};
+    set_attr(p->attrs, "out_features", p->side);
+    set_attr(p->attrs, "bias", 0);
+    AB_TRY(fill(&p->in, p->side, format));
+    AB_TRY(fill(&p->weight, p->side, format));
+    AB_TRY(fill(&p->out, p->side, format));
+    p->io = (ab_op_io){
+        .op = &ab_op_linear, .attrs = p->attrs, .in = {&p->in}, .out = &p->out, .params_version = 1};
+    p->io.param[0] = &p->weight;
+    AB_TRY(ab_op_linear.prepare(&p->exec, &p->io, &workspace, &state));
+    AB_TRY(allocate(workspace, &p->workspace));
+    AB_TRY(allocate(state, &p->state));
+    p->exec.workspace = p->workspace;
+    p->exec.workspace_bytes = workspace;
+    if (ab_op_linear.bind) ab_op_linear.bind(&p->io, p->state);
+    return AB_OK;
+}
+
+static void close_product(product *p) {
+    void *blocks[] = {p->in.data, p->weight.data, p->out.data, p->workspace, p->state};
+    if (ab_op_linear.release) ab_op_linear.release(&p->io);
+    for (size_t i = 0; i < AB_COUNT_OF(blocks); i++) free(blocks[i]);
+}
+
+static ab_status run_product(void *context) {
+    product *p = context;
+    return ab_op_linear.forward(&p->exec, &p->io);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+typedef struct copy {
+    unsigned char *memory; /* the first half is copied to the second */
+    size_t half;
+} copy;
+
+static void copy_chunk(void *argument, int64_t chunk, int thread) {
+    const copy *c = argument;
+    const size_t first = (size_t)chunk * CHUNK, left = c->half - first;
+    (void)thread;
+    memcpy(c->memory + c->half + first, c->memory + first, left < CHUNK ? left : CHUNK);
+}
+
+static ab_status run_copy(void *context) {
+    copy *c = context;
+    ab_parallel_for((int64_t)((c->half + CHUNK - 1) / CHUNK), copy_chunk, c);
+    return AB_OK;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+/* Seconds of the fastest run, after one that warms up. */
+static ab_status fastest(ab_status (*run)(void *context), void *context, double *seconds) {
+    AB_TRY(run(context));
+    const int64_t begun = ab_monotonic_ns();
+    int64_t least = INT64_MAX, now = begun;
+    for (int i = 0; i < LEAST_ATTEMPTS || now - begun < ATTEMPT_NS; i++) {
+        const int64_t before = ab_monotonic_ns();
+        AB_TRY(run(context));
+        now = ab_monotonic_ns();
+        if (now - before < least) least = now - before;
+    }
+    *seconds = (double)(least > 0 ? least : 1) * 1e-9;
+    return AB_OK;
+}
+
+static ab_status measure_product(int64_t side, const ab_format *format, ab_cpu_path path, double *flops) {
+    product p = {.side = side};
+    double seconds = 0;
+    ab_status status = open_product(&p, format, path);
+    if (status == AB_OK) status = fastest(run_product, &p, &seconds);
+    const double n = (double)side;
+    if (status == AB_OK && 2 * n * n * n / seconds > *flops) *flops = 2 * n * n * n / seconds;
+    close_product(&p);
+    return status;
+}
+
+static ab_status measure_copies(ab_machine_limits *limits) {
+    static const size_t sizes[AB_LIMIT_SIZES] = {64 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20};
+    void *memory;
+    AB_TRY(allocate(sizes[AB_LIMIT_SIZES - 1], &memory));
+    memset(memory, 1, sizes[AB_LIMIT_SIZES - 1]);
+    ab_status status = AB_OK;
+    for (int i = 0; i < AB_LIMIT_SIZES && status == AB_OK; i++) {
+        copy c = {memory, sizes[i] / 2};
+        double seconds = 1;
+        status = fastest(run_copy, &c, &seconds);
+        const double rate = (double)sizes[i] / seconds;
+        limits->size[i] = (double)sizes[i];
+        if (status == AB_OK && rate > limits->bytes[i]) limits->bytes[i] = rate;
+    }
+    free(memory);
+    return status;
+}
+
+ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, ab_machine_limits *limits) {
+    static const ab_format *const all[AB_LIMIT_FORMATS] = {&ab_format_fp32, &ab_format_fp16, &ab_format_bf16};
+    for (int i = 0; i < AB_LIMIT_FORMATS; i++) {
+        limits->format[i] = all[i];
+        for (size_t s = 0; s < AB_COUNT_OF(sides) && formats >> i & 1u; s++)
+            AB_TRY(measure_product(sides[s], all[i], path, &limits->flops[i]));
+    }
+    return measure_copies(limits);
+}
+
+double ab_machine_limits_product(const ab_machine_limits *limits, const ab_format *format) {
+    double best = limits->flops[0];
+    for (int i = 1; i < AB_LIMIT_FORMATS; i++)
+        if (limits->format[i] == format && limits->flops[i] > best) best = limits->flops[i];
+    return best;
+}
+
+double ab_machine_limits_bandwidth(const ab_machine_limits *limits, double bytes) {
+    int i = 0;
+    while (i < AB_LIMIT_SIZES - 1 && limits->size[i] < bytes) i++;
+    return limits->bytes[i];
+}

@@ -1,0 +1,37 @@
+/* What this machine reaches, measured in this process with the threads that train: the limits that a profile
+ * compares ops with. */
+#ifndef AB_BENCH_PROFILE_LIMITS_H
+#define AB_BENCH_PROFILE_LIMITS_H
+
+#include "kernels/core/status.h"
+#include "kernels/format/format.h"
+#include "kernels/ops/op.h"
+
+AB_BEGIN_DECLS
+
+enum { AB_LIMIT_FORMATS = 3, AB_LIMIT_SIZES = 5 };
+
+typedef struct ab_machine_limits {
+    const ab_format *format[AB_LIMIT_FORMATS]; /* fp32, fp16, bf16 */
+    double flops[AB_LIMIT_FORMATS]; /* per second, of one product of large square matrices stored so; 0: not
+                                       measured */
+    double size[AB_LIMIT_SIZES];    /* bytes of a working set, ascending */
+    double bytes[AB_LIMIT_SIZES];   /* per second, read and written, while copying within it */
+} ab_machine_limits;
+
+/* Measures the products of the formats in `formats` (bit i: row i) on `path`, and copying: the fastest of
+ * many attempts, about a second in all. `limits` is all zero at first; measured again, the faster counts. On
+ * a busy machine ops can be faster than what was measured here. AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path,
+                                                  ab_machine_limits *limits);
+
+/* Floating-point operations per second of products in `format`: those of fp32, to which every format can be
+ * widened, or faster. */
+double ab_machine_limits_product(const ab_machine_limits *limits, const ab_format *format);
+
+/* Bytes per second of the smallest working set that holds `bytes`; of the largest if none does. */
+double ab_machine_limits_bandwidth(const ab_machine_limits *limits, double bytes);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,161 @@
+/* Profiles as tables and as JSON. */
+#include "bench/profile/profile.h"
+
+#include "kernels/core/parallel.h"
+#include "kernels/core/show.h"
+#include "kernels/core/text.h"
+#include "kernels/vec/isa.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const double least_share = 0.01; /* of a step, for a line of its own */
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void print_limits(const ab_machine_limits *limits) {
+    printf("limits measured in this process, threads %d: matrix product", ab_parallel_threads());
+    for (int i = 0; i < AB_LIMIT_FORMATS; i++)
+        if (limits->flops[i] > 0)
+            ab_print(stdout, " %s %.4g GFLOP/s", limits->format[i]->name, limits->flops[i] * 1e-9);
+    printf("; copying");
+    for (int i = 0; i < AB_LIMIT_SIZES; i++)
+        ab_print(stdout, "%s %.3g GB/s in %g MiB", i ? "," : "", limits->bytes[i] * 1e-9,
+                 limits->size[i] / 0x1p20);
+    printf("\n");
+}
+
+/* A number, or a dash where there is none. */
+static void number_or_dash(char text[16], int decimals, const char *unit, double value) {
+    if (value > 0)
+        ab_text_show(text, 16, "%.*f%s", decimals, value, unit);
+    else
+        ab_text_show(text, 16, "-");
+}
+
+static void print_row(const ab_profile_row *row, double step_ns) {
+    char flops[16], bytes[16], intensity[16], share[16];
+    number_or_dash(flops, 1, "", row->batches * row->flops / row->ns);
+    number_or_dash(bytes, 2, "", row->batches * row->bytes / row->ns);
+    number_or_dash(intensity, 1, "", row->bytes > 0 ? row->flops / row->bytes : 0);
+    number_or_dash(share, 0, " %", 100 * row->limit_ns / row->ns);
+    ab_print(stdout, "  %-20s %-18s %-8s %9.4f %6.1f %% %9s %8s %8s %9s  %-9s %s\n",
+             ab_text_brief(row->op, 20), ab_text_brief(row->type, 18), row->pass, row->ns * 1e-6,
+             100 * row->ns / step_ns, flops, bytes, intensity, share,
+             row->limit_ns <= 0   ? "-"
+             : row->compute_bound ? "product"
+                                  : "memory",
+             row->run ? row->run : "");
+}
+
+static const double busy = 1.25; /* a step above this many times the sum of its parts' medians */
+
+static void print_profile(const ab_profile *profile, bool all) {
+    double rest = 0;
+    int hidden = 0;
+    ab_print(stdout, "\n%s: %.4f ms a step, median of %lld steps%s\n", profile->cell,
+             profile->parts_ns * 1e-6, (long long)profile->steps,
+             profile->step_ns > busy * profile->parts_ns
+                 ? " (sum of the parts' medians; whole steps take longer: the machine is busy)"
+                 : "");
+    ab_print(stdout, "  %-20s %-18s %-8s %9s %8s %9s %8s %8s %9s  %-9s %s\n", "layer", "op", "pass", "ms",
+             "share", "GFLOP/s", "GB/s", "flop/B", "of limit", "limit", "implementation");
+    for (int i = 0; i < profile->rows; i++) {
+        const ab_profile_row *row = &profile->row[i];
+        if (all || row->ns >= least_share * profile->parts_ns) {
+            print_row(row, profile->parts_ns);
+            continue;
+        }
+        rest += row->ns;
+        hidden++;
+    }
+    if (hidden)
+        ab_print(stdout, "  and %d below 1 %% each: %.4f ms, %.1f %% (--verbose shows them)\n", hidden,
+                 rest * 1e-6, 100 * rest / profile->parts_ns);
+}
+
+static void print_summary(const ab_profile *profile, int count) {
+    ab_print(stdout, "\n  %-40s %9s %8s %9s %8s %10s %8s\n", "cell", "ms", "of first", "ops", "casts",
+             "optimizer", "other");
+    for (int i = 0; i < count; i++) {
+        const ab_profile *p = &profile[i];
+        ab_print(stdout, "  %-40s %9.4f %7.2fx", p->cell, p->parts_ns * 1e-6,
+                 p->parts_ns / profile[0].parts_ns);
+        static const int width[AB_PROFILE_KINDS] = {7, 6, 8, 6};
+        for (int k = 0; k < AB_PROFILE_KINDS; k++)
+            ab_print(stdout, " %*.1f %%", width[k],
+                     100 * ab_profile_time_of(p, (ab_profile_kind)k) / p->parts_ns);
+        printf("\n");
+    }
+    puts("\nGB/s: every operand read or written once, which is the least there is; a cache may serve it\n"
+         "of limit: the time that the machine's own limit would take, of the time taken: for products the\n"
+         "rate of square ones of 256 or 512, for the rest copying within as many bytes");
+}
+
+void ab_profile_print(const ab_run_config *config, const ab_machine_limits *limits, const ab_profile *profile,
+                      int count, bool all) {
+    ab_print(stdout, "profile of %s, batch %lld, instruction set %s\n", config->net->name,
+             (long long)config->batch, ab_isa_name(ab_isa_get()));
+    print_limits(limits);
+    for (int i = 0; i < count; i++) print_profile(&profile[i], all);
+    if (count) print_summary(profile, count);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static cJSON *limits_json(const ab_machine_limits *limits) {
+    cJSON *all = cJSON_CreateObject(), *flops = cJSON_AddObjectToObject(all, "product_flops_per_s"),
+          *copies = cJSON_AddArrayToObject(all, "copy");
+    for (int i = 0; i < AB_LIMIT_FORMATS; i++)
+        if (limits->flops[i] > 0) cJSON_AddNumberToObject(flops, limits->format[i]->name, limits->flops[i]);
+    for (int i = 0; i < AB_LIMIT_SIZES; i++) {
+        cJSON *copy = cJSON_CreateObject();
+        cJSON_AddNumberToObject(copy, "working_set_bytes", limits->size[i]);
+        cJSON_AddNumberToObject(copy, "bytes_per_s", limits->bytes[i]);
+        cJSON_AddItemToArray(copies, copy);
+    }
+    return all;
+}
+
+static cJSON *row_json(const ab_profile_row *row) {
+    static const char *const kinds[AB_PROFILE_KINDS] = {"op", "cast", "optimizer", "other"};
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "layer", row->op);
+    cJSON_AddStringToObject(json, "op", row->type);
+    cJSON_AddStringToObject(json, "pass", row->pass);
+    cJSON_AddStringToObject(json, "kind", kinds[row->kind]);
+    if (row->run) cJSON_AddStringToObject(json, "implementation", row->run);
+    cJSON_AddNumberToObject(json, "time_ns", row->ns);
+    cJSON_AddNumberToObject(json, "flops", row->batches * row->flops);
+    cJSON_AddNumberToObject(json, "bytes", row->batches * row->bytes);
+    if (row->limit_ns > 0) {
+        cJSON_AddNumberToObject(json, "limit_ns", row->limit_ns);
+        cJSON_AddStringToObject(json, "limit", row->compute_bound ? "product" : "memory");
+    }
+    return json;
+}
+
+cJSON *ab_profile_json(const ab_run_config *config, const ab_machine_limits *limits,
+                       const ab_profile *profile, int count) {
+    cJSON *document = cJSON_CreateObject();
+    cJSON_AddStringToObject(document, "format", "ampbench-profile-1");
+    cJSON_AddStringToObject(document, "network", config->net->name);
+    cJSON_AddNumberToObject(document, "batch", (double)config->batch);
+    cJSON_AddNumberToObject(document, "threads", ab_parallel_threads());
+    cJSON_AddStringToObject(document, "isa", ab_isa_name(ab_isa_get()));
+    cJSON_AddItemToObject(document, "limits", limits_json(limits));
+    cJSON *cells = cJSON_AddArrayToObject(document, "cells");
+    for (int i = 0; i < count; i++) {
+        cJSON *cell = cJSON_CreateObject(), *rows;
+        cJSON_AddStringToObject(cell, "id", profile[i].cell);
+        cJSON_AddStringToObject(cell, "level", profile[i].level);
+        cJSON_AddStringToObject(cell, "half", profile[i].half);
+        cJSON_AddNumberToObject(cell, "steps", (double)profile[i].steps);
+        cJSON_AddNumberToObject(cell, "step_time_ns", profile[i].step_ns);
+        cJSON_AddNumberToObject(cell, "parts_time_ns", profile[i].parts_ns);
+        rows = cJSON_AddArrayToObject(cell, "rows");
+        for (int r = 0; r < profile[i].rows; r++) cJSON_AddItemToArray(rows, row_json(&profile[i].row[r]));
+        cJSON_AddItemToArray(cells, cell);
+    }
+    return document;
+}

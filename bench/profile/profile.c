@@ -1,0 +1,280 @@
+/* Steps of a cell, timed; rows from medians. */
+#define _GNU_SOURCE
+#include "bench/profile/profile.h"
+
+#include "bench/run/timer.h"
+#include "bench/train/cell/cell.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM_UP = 5, LEAST_STEPS = 10 };
+
+typedef struct samples {
+    int nodes, rows;     /* AB_TIMED_PASSES rows a node, then the parts, then the whole step */
+    int64_t room, steps; /* that were run */
+    int64_t *now;        /* [rows]: of the current step */
+    double *value;       /* [rows * room] */
+} samples;
+
+/* ---- timing ---------------------------------------------------------------------------------- */
+
+static ab_status open_samples(samples *s, int nodes, int64_t steps) {
+    s->nodes = nodes;
+    s->rows = nodes * AB_TIMED_PASSES + AB_TIMED_PARTS + 1;
+    s->room = steps;
+    s->now = calloc((size_t)s->rows, sizeof *s->now);
+    s->value = calloc((size_t)s->rows * (size_t)steps, sizeof *s->value);
+    return s->now && s->value ? AB_OK : ab_fail(AB_NO_MEMORY, "profile: out of memory");
+}
+
+static void close_samples(samples *s) {
+    free(s->now);
+    free(s->value);
+}
+
+/* Until there is no more room, or after some steps no more time. */
+static ab_status time_steps(ab_cell *cell, double seconds, samples *s) {
+    ab_step_times times = {.now = ab_monotonic_ns, .part = s->now + s->nodes * AB_TIMED_PASSES};
+    ab_step_result result;
+    for (int p = 0; p < AB_TIMED_PASSES; p++) times.node[p] = s->now + p * s->nodes;
+    for (int i = 0; i < WARM_UP; i++) AB_TRY(ab_cell_step(cell, NULL, &result));
+    ab_cell_time(cell, &times);
+    const int64_t end = ab_monotonic_ns() + (int64_t)(seconds * 1e9);
+    for (int64_t *step = &s->steps; *step < s->room; ++*step) {
+        if (seconds > 0 && *step >= LEAST_STEPS && ab_monotonic_ns() > end) break;
+        memset(s->now, 0, (size_t)s->rows * sizeof *s->now);
+        const int64_t begun = ab_monotonic_ns();
+        AB_TRY(ab_cell_step(cell, NULL, &result));
+        s->now[s->rows - 1] = ab_monotonic_ns() - begun;
+        for (int r = 0; r < s->rows; r++) s->value[r * s->room + *step] = (double)s->now[r];
+    }
+    ab_cell_time(cell, NULL);
+    return AB_OK;
+}
+
+static double median_of(const samples *s, int row) { return ab_median(s->value + row * s->room, s->steps); }
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static double bytes_of(const ab_plan *plan, int tensor) {
+    if (tensor == AB_NONE) return 0;
+    const ab_plan_tensor *t = &plan->tensor[tensor];
+    const double n = (double)ab_shape_count(&t->shape);
+    return n * (t->format ? (double)ab_format_bytes(t->format, 1) : (double)sizeof(int32_t));
+}
+
+static double forward_bytes(const ab_plan *plan, const ab_plan_node *node) {
+    double bytes = bytes_of(plan, node->out);
+    for (int i = 0; i < node->inputs; i++) bytes += bytes_of(plan, node->in[i]);
+    for (int i = 0; i < node->saves; i++) bytes += bytes_of(plan, node->saved[i]);
+    for (int i = 0; i < node->params; i++) bytes += bytes_of(plan, plan->param[node->first_param + i].used);
+    return bytes;
+}
+
+/* The output's gradient and what backward reads of the forward pass, and the gradients that it writes. */
+static double backward_bytes(const ab_plan *plan, const ab_plan_node *node) {
+    const unsigned needs = ab_plan_node_needs(plan, node);
+    double bytes = bytes_of(plan, node->out_grad);
+    if (needs & AB_NEEDS_OUT) bytes += bytes_of(plan, node->out);
+    for (int i = 0; i < node->inputs; i++)
+        bytes += (needs >> i & 1u ? bytes_of(plan, node->in[i]) : 0) + bytes_of(plan, node->in_grad[i]);
+    for (int i = 0; i < node->saves; i++) bytes += bytes_of(plan, node->saved[i]);
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &plan->param[node->first_param + i];
+        bytes += bytes_of(plan, param->used_grad);
+        if (i == 0 && node->in_grad[0] != AB_NONE) bytes += bytes_of(plan, param->used);
+    }
+    return bytes;
+}
+
+static double sums_bytes(const ab_plan *plan, const ab_plan_node *node) {
+    double bytes = 0;
+    for (int i = 0; i < node->inputs; i++)
+        if (node->in_sum[i] != AB_NONE)
+            bytes += bytes_of(plan, node->in_grad[i]) +
+                     bytes_of(plan, node->in_sum[i]) * (node->starts_grad_sum[i] ? 1 : 2);
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &plan->param[node->first_param + i];
+        if (param->used_grad != param->sum)
+            bytes += bytes_of(plan, param->used_grad) + bytes_of(plan, param->sum);
+    }
+    return bytes;
+}
+
+static double forward_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op) {
+    ab_shape in[AB_MAX_INPUTS];
+    if (!op || !op->op->flops) return 0;
+    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
+    return op->op->flops(op->attrs, in, &plan->tensor[node->out].shape);
+}
+
+/* As many times the forward pass as there are kinds of gradients: of the weights, of the input. */
+static double backward_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op) {
+    const int kinds = (op && ab_net_op_trains(op)) + (node->in_grad[0] != AB_NONE);
+    return forward_flops(plan, node, op) * kinds;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+typedef struct table {
+    const ab_cell *cell;
+    const ab_plan *plan;
+    double batches; /* of a step */
+    ab_profile *profile;
+} table;
+
+static void add_row(const table *t, ab_profile_row row) {
+    if (row.ns <= 0) return;
+    row.batches = t->batches;
+    t->profile->parts_ns += row.ns;
+    t->profile->row[t->profile->rows++] = row;
+}
+
+/* Whether the op's work is matrix products: autocast's half list is those. */
+static bool is_product(const ab_op *op) {
+    for (int i = 0; i < ab_op_count(); i++)
+        if (ab_op_at(i) == op) return ab_op_class_at(i) == AB_CLASS_low;
+    return false;
+}
+
+/* The implementation of a pass; backward's that of the input's gradient, where there is one. */
+static const char *implementation(const table *t, int n, ab_timed_pass pass) {
+    const char *text = ab_cell_describe(t->cell, n, pass == AB_TIMED_FORWARD ? "forward" : "backward_data");
+    if (pass == AB_TIMED_BACKWARD && (!text || strcmp(text, "none") == 0))
+        text = ab_cell_describe(t->cell, n, "backward_weights");
+    return text;
+}
+
+static void add_node(const table *t, const samples *s, int n) {
+    static const char *const names[] = {"forward", "backward", "sums"};
+    const ab_plan_node *node = &t->plan->node[n];
+    const ab_net_op *op = ab_plan_node_op(t->plan, node);
+    const ab_format *format = t->plan->tensor[node->out].format;
+    const ab_net_op *of = op ? op : node->net_op != AB_NONE ? &t->plan->net->op[node->net_op] : NULL;
+    for (int p = 0; p < AB_TIMED_PASSES; p++) {
+        ab_profile_row row = {.op = of ? of->name : "input",
+                              .type = op ? op->op->name : "cast",
+                              .pass = names[p],
+                              .kind = op && p != AB_TIMED_SUMS ? AB_PROFILE_OP : AB_PROFILE_CAST,
+                              .ns = median_of(s, p * s->nodes + n)};
+        if (p == AB_TIMED_FORWARD) {
+            row.flops = forward_flops(t->plan, node, op);
+            row.bytes = forward_bytes(t->plan, node);
+        } else if (p == AB_TIMED_BACKWARD) {
+            row.flops = backward_flops(t->plan, node, op);
+            row.bytes = backward_bytes(t->plan, node);
+        } else {
+            row.type = "cast";
+            row.bytes = sums_bytes(t->plan, node);
+            if (row.bytes <= 0) continue; /* nothing to sum: two readings of the clock */
+        }
+        if (row.kind == AB_PROFILE_OP) row.run = implementation(t, n, (ab_timed_pass)p);
+        if (row.kind == AB_PROFILE_OP && is_product(op->op)) row.product = format;
+        add_row(t, row);
+    }
+}
+
+/* What the parts of a step read and write, where the plan says it. */
+static double part_bytes(const ab_plan *plan, int part) {
+    double bytes = 0;
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        if (part == AB_TIMED_WEIGHT_CASTS && param->used != param->stored)
+            bytes += bytes_of(plan, param->used) + bytes_of(plan, param->stored);
+        if (part != AB_TIMED_UPDATE || param->grad == AB_NONE || param->owner != AB_NONE) continue;
+        const int weight = param->master != AB_NONE ? param->master : param->stored;
+        bytes += bytes_of(plan, param->master_grad != AB_NONE ? param->master_grad : param->grad);
+        bytes += 2 * bytes_of(plan, weight);
+        if (param->master != AB_NONE) bytes += bytes_of(plan, param->stored);
+        for (int k = 0; k < AB_MAX_STATES; k++) bytes += 2 * bytes_of(plan, param->state[k]);
+    }
+    return bytes;
+}
+
+static void add_part(table t, const samples *s, int part) {
+    static const struct {
+        const char *type;
+        ab_profile_kind kind;
+    } about[AB_TIMED_PARTS] = {[AB_TIMED_BATCH] = {"batch", AB_PROFILE_OTHER},
+                               [AB_TIMED_WEIGHT_CASTS] = {"weight casts", AB_PROFILE_CAST},
+                               [AB_TIMED_UNSCALE] = {"unscale, clip", AB_PROFILE_UPDATE},
+                               [AB_TIMED_UPDATE] = {"optimizer", AB_PROFILE_UPDATE},
+                               [AB_TIMED_OTHER] = {"other", AB_PROFILE_OTHER}};
+    const ab_profile_row row = {.op = "",
+                                .type = about[part].type,
+                                .pass = "step",
+                                .kind = about[part].kind,
+                                .ns = median_of(s, s->nodes * AB_TIMED_PASSES + part),
+                                .bytes = part_bytes(t.plan, part)};
+    t.batches = 1;
+    add_row(&t, row);
+}
+
+static int longest_first(const void *a, const void *b) {
+    const ab_profile_row *x = a, *y = b;
+    return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+static ab_status make_rows(const table *t, const samples *s) {
+    ab_profile *profile = t->profile;
+    profile->row = calloc((size_t)s->rows, sizeof *profile->row);
+    if (!profile->row) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    for (int n = 0; n < s->nodes; n++) add_node(t, s, n);
+    for (int part = 0; part < AB_TIMED_PARTS; part++) add_part(*t, s, part);
+    profile->step_ns = median_of(s, s->rows - 1);
+    qsort(profile->row, (size_t)profile->rows, sizeof *profile->row, longest_first);
+    return AB_OK;
+}
+
+/* ---- a cell ---------------------------------------------------------------------------------- */
+
+ab_status ab_profile_cell(const ab_run_config *config, const ab_cell_spec *spec, int64_t steps,
+                          double seconds, ab_profile *profile) {
+    const ab_recipe *recipe = &config->recipe;
+    const int64_t ranks = recipe->ranks.count > 1 ? recipe->ranks.count : 1,
+                  batches = recipe->micro_batches > 1 ? recipe->micro_batches : 1;
+    const ab_cell_config settings = ab_cell_config_of(config, spec);
+    samples s = {.now = NULL};
+    *profile = (ab_profile){
+        .level = spec->level->name,
+        .half = spec->half->name,
+    };
+    profile->cell = strdup(spec->id);
+    if (!profile->cell) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    AB_TRY(ab_cell_create(&settings, &profile->kept));
+    const ab_plan *plan = ab_cell_plan(profile->kept);
+    const table t = {profile->kept, plan, (double)(ranks * batches), profile};
+    ab_status status = open_samples(&s, plan->nodes, steps);
+    if (status == AB_OK) status = time_steps(profile->kept, seconds, &s);
+    if (status == AB_OK) status = make_rows(&t, &s);
+    profile->steps = s.steps;
+    close_samples(&s);
+    return status;
+}
+
+void ab_profile_clear(ab_profile *profile) {
+    free(profile->cell);
+    free(profile->row);
+    ab_cell_destroy(profile->kept);
+    *profile = (ab_profile){.cell = NULL};
+}
+
+void ab_profile_compare(ab_profile *profile, const ab_machine_limits *limits) {
+    for (int i = 0; i < profile->rows; i++) {
+        ab_profile_row *row = &profile->row[i];
+        const double memory =
+            row->bytes > 0 ? row->bytes / ab_machine_limits_bandwidth(limits, row->bytes) : 0;
+        const double compute =
+            row->product ? row->flops / ab_machine_limits_product(limits, row->product) : 0;
+        row->compute_bound = compute > memory;
+        row->limit_ns = 1e9 * row->batches * (row->compute_bound ? compute : memory);
+    }
+}
+
+double ab_profile_time_of(const ab_profile *profile, ab_profile_kind kind) {
+    double ns = 0;
+    for (int i = 0; i < profile->rows; i++)
+        if (profile->row[i].kind == kind) ns += profile->row[i].ns;
+    return ns;
+}

@@ -1,0 +1,54 @@
+# `ampbench profile`: the rows hold the operations that the plan counts, name what ran, and sum to the step;
+# bad input is refused.
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
+
+common=(--net lenet5 --data synthetic --batch 16 --threads 1)
+
+run profile "${common[@]}" --levels O0,O2 --steps 3 --verbose
+expect_rc 0 "profile"
+expect_text "$work/out" "profile of lenet5, batch 16" "profile"
+expect_text "$work/out" "limits measured in this process, threads 1: matrix product fp32" "profile"
+expect_text "$work/out" "optimizer" "profile"
+
+run profile "${common[@]}" --levels O0,O1,O2 --steps 3 --json -
+expect_rc 0 "profile as JSON"
+cp "$work/out" "$work/profile.json"
+run plan "${common[@]}" --levels O0
+gflop=$(sed -n 's/.*; \([0-9.e-]*\) GFLOP a step.*/\1/p' "$work/out")
+checks=$((checks + 1))
+python3 - "$work/profile.json" "$gflop" <<'EOF' || fail "the document"
+import json, sys
+document, gflop = json.load(open(sys.argv[1])), float(sys.argv[2])
+assert document["format"] == "ampbench-profile-1"
+assert document["limits"]["product_flops_per_s"]["fp32"] > 0
+levels = [cell["level"] for cell in document["cells"]]
+assert levels == ["O0", "O1", "O2"], levels
+for cell in document["cells"]:
+    rows = cell["rows"]
+    assert abs(sum(row["flops"] for row in rows) * 1e-9 / gflop - 1) < 1e-3, (cell["id"], gflop)
+    assert abs(sum(row["time_ns"] for row in rows) / cell["parts_time_ns"] - 1) < 1e-9
+    times = [row["time_ns"] for row in rows]
+    assert times == sorted(times, reverse=True)
+    passes = {(row["layer"], row["pass"]) for row in rows if row["op"] == "conv2d"}
+    assert passes == {(layer, p) for layer in ("conv1", "conv2") for p in ("forward", "backward")}, passes
+    assert all("implementation" in row for row in rows if row["op"] == "conv2d")
+    casts = sum(row["kind"] == "cast" for row in rows)
+    assert (casts > 1) == (cell["level"] != "O0"), (cell["id"], casts)
+EOF
+
+run profile "${common[@]}" --levels O0 --steps 3 --out "$work/out.json"
+expect_rc 0 "profile to a file"
+checks=$((checks + 1))
+grep -q ampbench-profile-1 "$work/out.json" || fail "the file holds the document"
+
+run profile "${common[@]}" --steps 0
+expect_rc 2 "no steps"
+expect_text "$work/err" "--steps" "no steps"
+run profile "${common[@]}" --json file.json
+expect_rc 2 "--json is not a file"
+expect_text "$work/err" "--json: expected -" "--json is not a file"
+run profile "${common[@]}" --stepz 3
+expect_rc 2 "an unknown option"
+expect_text "$work/err" "--steps" "an unknown option"
+finish

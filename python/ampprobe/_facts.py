@@ -94,7 +94,8 @@ class Finder:
 
     def origin(self, event: dict) -> None:
         """The first operation of a step that made a non-finite value: a softmax of nothing but -inf?"""
-        softmax = "softmax" in event["type"] or "attention" in event["type"]
+        kind = event["type"] or ""
+        softmax = "softmax" in kind or "attention" in kind
         if softmax and event["cause"]["id"] == "mathematics" and event.get("rows"):
             self._tell("masked_rows", event["rows"], event["op"])
 

@@ -63,6 +63,7 @@ class Group:
         self.counted = False  # the gradients of this step were seen
         self.stepped = False
         self.found_inf = -1
+        self.nonfinite = False  # a gradient is, where this probe makes the finite check
         self.inside = False  # in the scaler's step
         self.decided = False  # the scaler's step has returned
         self.scale: Optional[float] = None
@@ -171,7 +172,8 @@ class Group:
         if self.parameters and self.plan & _abi.PLAN_GRADIENTS:
             keep = self._gather()
             ready = perf_counter()
-            self.probe.record.gradients(self.index, self.table, _abi.FINITE if exact else 0)
+            seen = self.probe.record.gradients(self.index, self.table, _abi.FINITE if exact else 0)
+            self.nonfinite = exact and seen.nonfinite > 0
             del keep
             self.probe.spent += ready - started
         else:
@@ -258,6 +260,17 @@ class Group:
         self.probe.record.gradients(self.index, self.table, _abi.CHECK)
         del keep
         self.probe.spent += ready - started
+
+    def overflowed(self) -> list:
+        """Layer, its class, last part of the name and gradient of parameters known to have overflowed."""
+        rows = []
+        for entry, parameter in zip(self.table.array, self.parameters):
+            gradient = getattr(parameter, "grad", None)
+            if entry.nonfinite > 0 and type(gradient) is self.probe.plain_type and not gradient.is_sparse:
+                name, kind = self.probe.parameter_name(parameter), self.probe.module_kind(parameter)
+                layer, _, part = name.rpartition(".")
+                rows.append((layer, kind, part, gradient.detach()))
+        return rows
 
     @guarded
     def before_clip(self, max_norm: Any, total_norm: Any) -> None:
@@ -408,6 +421,7 @@ class Group:
             flags |= _abi.SCHEDULE_ON_SKIP
         if self.index == 0 and probe.end_layers():
             flags |= _abi.LAYERS_SHOWN
+            probe.tell_first(self, loss)
         facts.flags = flags
         facts.micro_batches = probe.micro_batches
         facts.spent = probe.spent

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 import threading
 from time import perf_counter
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
-from . import _abi, _layout
+from . import _abi, _layout, _origin
 
 
 class _Nothing:
@@ -88,6 +88,7 @@ class Layers:
         self.precision: dict[str, str] = {}  # layer -> dtype of its output
         self.autocast: dict[str, str] = {}
         self.findings: dict[str, str] = {}
+        self.first = _origin.First()
         self._ids: dict[tuple, int] = {}
         self._lock = threading.Lock()
         self._steps = 0
@@ -102,6 +103,7 @@ class Layers:
         torch = sys.modules["torch"]
         self.end()
         self.fired.clear()
+        self.first = _origin.First()
         self.names = []
         for model in models:
             for name, module in probed_modules(model, torch):
@@ -145,25 +147,29 @@ class Layers:
             self.fired[name] = self.fired.get(name, 0) + 1
             with _disable_current_modes():  # selective checkpointing counts the operations
                 self._look_at_inputs(name, module, inputs, torch)
-                probe.finder.layer(
-                    name, module, list(tensors_in(inputs, torch)), list(tensors_in(output, torch)), torch
-                )
-                for index, tensor in enumerate(tensors_in(output, torch)):
-                    self._output(name if index == 0 else f"{name}#{index}", name, module, tensor, torch)
+                read, written = list(tensors_in(inputs, torch)), list(tensors_in(output, torch))
+                probe.finder.layer(name, module, read, written, torch)
+                self.first.fires(name)
+                for index, tensor in enumerate(written):
+                    label = name if index == 0 else f"{name}#{index}"
+                    if self._output(label, name, module, tensor, torch):
+                        read = [t.detach() for t in read if t.is_floating_point()]
+                        self.first.forward(name, module, read, [tensor.detach()], torch)
         except Exception as error:
             probe.fail(error)
         finally:
             probe.spent += perf_counter() - started
 
-    def _output(self, label: str, name: str, module: Any, tensor: Any, torch: Any) -> None:
+    def _output(self, label: str, name: str, module: Any, tensor: Any, torch: Any) -> bool:
+        """Shows an output, and has its gradient shown; whether it holds inf or NaN."""
         if not tensor.is_floating_point():
-            return
+            return False
         if name not in self.precision:
             self.precision[name] = str(tensor.dtype).rsplit(".", 1)[-1]
             device = tensor.device.type
             if torch.is_autocast_enabled(device):
                 self.autocast[device] = str(torch.get_autocast_dtype(device)).rsplit(".", 1)[-1]
-        self.show(label, name, type(module).__name__, tensor, _abi.ACTIVATION)
+        nonfinite = self.show(label, name, type(module).__name__, tensor, _abi.ACTIVATION)
         if tensor.requires_grad:
             kind = type(module).__name__
             layers = self
@@ -174,6 +180,7 @@ class Layers:
             handle = tensor.register_hook(saw_gradient)
             if tensor.is_leaf:  # a Parameter that a module returned as it is
                 self.handles.append(handle)
+        return bool(nonfinite)
 
     def gradient(self, label: str, name: str, kind: str, gradient: Any) -> None:
         """The gradient of an output; called from autograd's threads."""
@@ -182,18 +189,20 @@ class Layers:
             return
         started = perf_counter()
         try:
-            self.show(label, name, kind, gradient, _abi.ACTIVATION_GRADIENT)
+            nonfinite = self.show(label, name, kind, gradient, _abi.ACTIVATION_GRADIENT)
+            if nonfinite is not None:
+                self.first.gradient(name, kind, gradient.detach(), nonfinite, sys.modules["torch"])
         except Exception as error:
             probe.fail(error)
         finally:
             probe.spent += perf_counter() - started
 
-    def show(self, label: str, name: str, kind: str, tensor: Any, role: int) -> None:
-        """Shows one tensor of a layer to the library."""
+    def show(self, label: str, name: str, kind: str, tensor: Any, role: int) -> Optional[bool]:
+        """Shows one tensor of a layer; whether it holds inf or NaN, None where it was not read."""
         found = _layout.view(tensor)
         if not isinstance(found, _layout.View):
             self.probe.note(f"{label}: not counted: {found.reason}")
-            return
+            return None
         key = (label, found.dtype)
         with self._lock:
             number = self._ids.get(key)
@@ -213,6 +222,7 @@ class Layers:
         table = _abi.Table([number], [role], [found.dtype])
         table.put(0, found.data, found.count, found.storage, found.dtype, found.device, 1, found.stream)
         self.probe.record.see(table)
+        return table.array[0].nonfinite > 0
 
     def _look_at_inputs(self, name: str, module: Any, inputs: Any, torch: Any) -> None:
         """Integers in half: ids or positions beyond the last integer that the format tells apart."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -11,7 +12,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _facts, _layers, _layout, _patches, _replay
+from . import _abi, _describe, _facts, _layers, _layout, _origin, _patches, _replay
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value
@@ -49,6 +50,7 @@ class Probe:
         self.last_skipped = False
         self.origins: list[dict] = []
         self.origin_steps = 0
+        self.runs_again = False  # inside probe.step
         self.references: list[dict] = []
         torch = sys.modules.get("torch")
         self.plain_type: Any = torch.Tensor if torch is not None else None
@@ -91,6 +93,10 @@ class Probe:
     def parameter_name(self, parameter: Any) -> str:
         """The name of a parameter in the record."""
         return self._names.get(id(parameter), ("a parameter", None))[0]
+
+    def module_kind(self, parameter: Any) -> Optional[str]:
+        """The class of the module that holds a parameter."""
+        return self._names.get(id(parameter), ("", None))[1]
 
     def describe_parameters(self, parameters: list, group: int, shapes: Optional[list] = None) -> list[int]:
         """Numbers of an optimizer's parameters, described to the library."""
@@ -255,17 +261,36 @@ class Probe:
         if found is None:
             self.note(f"step {step} overflowed, and did not when it was run again")
             return
-        event = {"step": step, **found, "last_step": step, "loss_scale": scale}
-        rows = event.pop("rows", 0)
+        rows = found.pop("rows", 0)
+        self._keep_origin({"step": step, **found, "last_step": step, "loss_scale": scale}, rows)
+        self.origin_steps += 1
+
+    def tell_first(self, group: Group, loss: Optional[float]) -> None:
+        """A step whose layers were seen ends. If it is not finite: the layer where that began."""
+        bad_loss = loss is not None and not math.isfinite(loss)
+        again = self.runs_again and self.origin_steps < _origin.MOST_ORIGINS  # names the operation
+        first = self.layers.first
+        if again or not (group.found_inf == 1 or group.nonfinite or bad_loss):
+            return
+        torch = sys.modules["torch"]
+        first.parameters(group.overflowed(), torch)
+        if bad_loss and first.order:
+            first.loss(torch.tensor(loss), torch)
+        if first.outside is not None:
+            self.note(_origin.outside_in_words(first.outside))
+        if first.event is not None:
+            event = {"step": group.step, **first.event, "last_step": group.step, "loss_scale": group.scale}
+            self._keep_origin(event, 0)
+
+    def _keep_origin(self, event: dict, rows: int) -> None:
         self.finder.origin({**event, "rows": rows})
         place = (event["op"], event["type"], event["pass"])
         known = [other for other in self.origins if (other["op"], other["type"], other["pass"]) == place]
         if known:
-            known[0].update(last_step=step, times=known[0]["times"] + 1)
-        else:
+            known[0].update(last_step=event["step"], times=known[0]["times"] + 1)
+        elif len(self.origins) < _origin.MOST_ORIGINS:
             self.origins.append(event)
-            self.note(_replay.in_words(event))
-        self.origin_steps += 1
+            self.note(_origin.in_words(event))
         self.record.set("about", {"origin": self.origins})
 
     def tell_reference(self, step: int, scale: float, rows: list) -> None:

@@ -16,7 +16,7 @@ import random
 import sys
 from typing import Any, Callable, Iterator, Optional
 
-from . import _describe, _layers
+from . import _layers, _origin
 
 
 class _State:
@@ -62,28 +62,14 @@ def _undone(models: list, start: _State, torch: Any) -> Iterator[None]:
         now.put_back()
 
 
-def _largest(tensors: list) -> Optional[float]:
-    values = [t.detach()[t.isfinite()].abs() for t in tensors if t.numel()]  # a mask has -inf
-    return max((value.amax().item() for value in values if value.numel()), default=None)
-
-
-def _finite(tensors: list) -> bool:
-    return all(bool(t.isfinite().all()) for t in tensors)
-
-
 # Operations that write the -inf of an attention mask on purpose.
 _MASKS = ("masked_fill", "where", "full", "fill_", "triu", "tril", "scalar_tensor", "lift_fresh")
-
-
-def _sound(tensors: list) -> bool:
-    """No NaN and no +inf; -inf is what a mask has."""
-    return all(not bool((t.isnan() | (t == float("inf"))).any()) for t in tensors)
 
 
 def _masks(function: Any, inputs: list, results: list) -> bool:
     """The operation has written -inf, and it is one that makes a mask, or had it in its inputs."""
     makes = any(part in str(function) for part in _MASKS)
-    return _sound(results) and (makes or not _finite(inputs))
+    return _origin.sound(results) and (makes or not _origin.finite(inputs))
 
 
 def _rows(function: Any, results: list) -> int:
@@ -115,49 +101,6 @@ def _in_double(function: Callable, args: Any, kwargs: Any, torch: Any) -> Option
         return None
 
 
-def _cause(outputs: list, wide: Optional[list], scale: float, torch: Any) -> dict:
-    """The `cause` of an origin event of the record's schema: what the same operation gives in double."""
-    limit = min(torch.finfo(t.dtype).max for t in outputs)
-    cause: dict[str, Any] = {
-        "id": "cannot_tell",
-        "samples": 0,
-        "value": None,
-        "unscaled": None,
-        "partial": None,
-        "limit": limit,
-    }
-    if wide is None:
-        return cause
-    cause["samples"] = sum(t.numel() for t in wide)
-    if not _finite(wide):
-        return {**cause, "id": "mathematics"}
-    value = _largest(wide) or 0.0
-    cause.update(value=value, unscaled=value / scale)
-    if value <= limit:
-        return {**cause, "id": "not_reproduced"}
-    return {**cause, "id": "scale_induced" if value / scale <= limit else "range_overflow"}
-
-
-_CAUSES = {
-    "cannot_tell": "it was not computed in double",
-    "mathematics": "in double it is not finite either: the operation is singular at these inputs",
-    "not_reproduced": "in double it is in range",
-}
-
-
-def in_words(event: dict) -> str:
-    """An origin event as a line."""
-    cause = event["cause"]
-    text = _CAUSES.get(cause["id"]) or f"in double the largest is {cause['value']:.4g}"
-    return (
-        f"first non-finite value: {event['type']} in {event['op']}, {event['pass']} pass, {event['format']}; "
-        f"its inputs reach {event['read_largest']:.4g}; {text}, the format ends at {cause['limit']:.4g}"
-    )
-
-
-_FORMATS = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
-
-
 def watcher(torch: Any, layer: Callable[[], str], scale: float) -> Any:
     """A dispatch mode that keeps the first operation with finite inputs and a non-finite result."""
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -173,12 +116,12 @@ def watcher(torch: Any, layer: Callable[[], str], scale: float) -> Any:
             before = None
             if self.found is None and "empty" not in str(function):  # memory that nobody has written yet
                 inputs = _floats((args, kwargs), torch)
-                before = inputs and _sound(inputs)
-                largest = _largest(inputs) if before else None
+                before = inputs and _origin.sound(inputs)
+                largest = _origin.largest(inputs) if before else None
             outputs = function(*args, **kwargs)
             if before:
                 results = _floats(outputs, torch)
-                if not _finite(results) and not _masks(function, inputs, results):
+                if not _origin.finite(results) and not _masks(function, inputs, results):
                     self._keep(function, args, kwargs, results, largest, layer())
             return outputs
 
@@ -187,31 +130,17 @@ def watcher(torch: Any, layer: Callable[[], str], scale: float) -> Any:
         ) -> None:
             inplace = str(function).split(".")[1].endswith("_")
             wide = None if inplace else _in_double(function, args, kwargs, torch)
-            self.found = {
-                "last_step": 0,
-                "times": 1,
-                "loss_scale": None,
-                "ran_again": True,
-                "expected": False,
-                "op": where or "loss",
-                "type": str(function),
-                "pass": self.stage,
-                "by": "cast" if "_to_copy" in str(function) else "op",
-                "tensor": "out",
-                "format": _FORMATS.get(_describe.dtype_name(results[0].dtype), "fp32"),
-                "count": sum(t.numel() for t in results),
-                "infinite": sum(int(t.isinf().sum()) for t in results),
-                "nan": sum(int(t.isnan().sum()) for t in results),
-                "read_largest": largest,
-                "cause": _cause(results, wide, scale if self.stage == "backward" else 1.0, torch),
-                "history": [],
-                "crossing_step": None,
-                "flow": [],
-                "appeared": 1,
-                "propagated": 0,
-                "vanished": 0,
-                "rows": _rows(function, results),
-            }
+            step_scale = scale if self.stage == "backward" else 1.0
+            facts = {"op": where or _origin.LOSS, "type": str(function), "pass": self.stage, "tensor": "out"}
+            self.found = _origin.event_of(
+                results,
+                _origin.cause_of(results, wide, step_scale, torch),
+                by="cast" if "_to_copy" in str(function) else "op",
+                read_largest=largest,
+                ran_again=True,
+                rows=_rows(function, results),
+                **facts,
+            )
 
     return Watcher()
 
@@ -353,11 +282,13 @@ class Step:
             if not self.probe.off and self.models:
                 self.start = _State(self.models, sys.modules["torch"])
                 self.number = self.probe.groups[0].step
+                self.probe.runs_again = self.probe.world == 1
         except Exception as error:
             self.probe.fail(error)
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
+        self.probe.runs_again = False
         if kind is not None or self.start is None or self.probe.off:
             return
         try:
@@ -375,7 +306,7 @@ class Step:
             return
         assert self.start is not None
         scale = probe.last_scale or 1.0
-        if probe.last_skipped and probe.origin_steps < 8:
+        if probe.last_skipped and probe.origin_steps < _origin.MOST_ORIGINS:
             with probe.paused():
                 found = find_origin(self.models, self.start, self.closure, scale, torch)
             probe.tell_origin(self.number, scale, found)

@@ -98,11 +98,14 @@ static cJSON *probes_of_first_cell(const cJSON *document) {
     return cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(ab_json_at(document, "cells"), 0), "probes");
 }
 
-/* Skipped steps, as far as they were looked at: each event stands for `times` of them. */
-static double steps_of(const cJSON *events) {
+/* Steps that were not finite, as far as they were looked at: each event stands for `times` of them. `again`:
+ * only those that were run again for that. */
+static double steps_of(const cJSON *events, bool again) {
     const cJSON *event;
     double steps = 0;
-    cJSON_ArrayForEach(event, events) steps += ab_json_number(event, "times", 1);
+    cJSON_ArrayForEach(event, events) {
+        if (!again || ab_json_is_true(event, "ran_again")) steps += ab_json_number(event, "times", 1);
+    }
     return steps;
 }
 
@@ -112,14 +115,13 @@ bool ab_observed_place_origins(cJSON *document) {
     if (!cJSON_IsArray(events) || cJSON_GetArraySize(events) == 0 || !cJSON_IsObject(probes) ||
         cJSON_GetObjectItemCaseSensitive(probes, "origin"))
         return false;
-    const double steps = steps_of(events);
     cJSON *copy = cJSON_Duplicate(events, true);
     if (!copy || !(origin = cJSON_AddObjectToObject(probes, "origin"))) {
         cJSON_Delete(copy);
         return false;
     }
-    cJSON_AddNumberToObject(origin, "nonfinite_steps", steps);
-    cJSON_AddNumberToObject(origin, "steps_run_again", steps);
+    cJSON_AddNumberToObject(origin, "nonfinite_steps", steps_of(events, false));
+    cJSON_AddNumberToObject(origin, "steps_run_again", steps_of(events, true));
     cJSON_AddNumberToObject(origin, "events_left_out", 0);
     cJSON_AddItemToObject(origin, "events", copy);
     return true;

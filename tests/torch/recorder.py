@@ -71,6 +71,7 @@ class Recorder:
 
     def see(self, table, flags=0):
         for entry in table.array[: table.count]:
+            entry.nonfinite = sum(1 for value in values_of(entry) if not math.isfinite(value))
             self.tensors.append(
                 {
                     "step": len(self.steps),

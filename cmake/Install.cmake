@@ -1,8 +1,7 @@
 # make install and cpack: the program, manual pages and completions that the program writes itself, documents;
 # libampprobe, the only public library, with its header, a pkg-config file and a CMake package; a Debian
-# package. Run as a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the
-# program write
-# its pages.
+# package of all this and one of the Python package (python/CMakeLists.txt). Run as a script (-D
+# AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the program write its pages.
 if(CMAKE_SCRIPT_MODE_FILE)
   function(write_from file)
     execute_process(COMMAND ${AMPBENCH} ${ARGN} OUTPUT_FILE ${OUT}/${file} RESULT_VARIABLE failed)
@@ -85,9 +84,13 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT AMPBENCH_SANITIZE)
 endif()
 
 set(CPACK_GENERATOR DEB)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING IGNORE)
+set(CPACK_COMPONENTS_ALL Unspecified python) # Unspecified: what is installed by default
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME ampbench)
 set(CPACK_PACKAGE_CONTACT "ampbench maintainers <maintainers@users.noreply.a-seed-a4b5514b.example>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "benchmark and numerical diagnosis of mixed-precision training")
-set(CPACK_PACKAGE_DESCRIPTION "Trains the same network from the same bits on the same batches under
+set(CPACK_COMPONENT_UNSPECIFIED_DESCRIPTION "benchmark and numerical diagnosis of mixed-precision training
+Trains the same network from the same bits on the same batches under
 apex's levels O0 to O3 (and those of other frameworks) and several loss
 scales, and says what each costs and what it breaks: speed, memory, loss
 against fp32 beside a measured noise floor, skipped steps, flushed and
@@ -100,6 +103,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gnuplot-nox | gnuplot")
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "dataset-fashion-mnist")
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_RECOMMENDS "gnuplot-nox | gnuplot")
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_SUGGESTS "dataset-fashion-mnist")
+ab_debian_python()
 include(CPack)

@@ -39,10 +39,60 @@ expect_text root/share/doc/ampbench/copyright "License: Apache-2.0" "copyright"
 if command -v cpack >/dev/null && command -v dpkg-deb >/dev/null && command -v dpkg-shlibdeps >/dev/null; then
     cpack --config "$AMPBENCH_BUILD/CPackConfig.cmake" -B "$work/pack" >log 2>&1 ||
         fail "cpack: $(tail -3 log)"
-    dpkg-deb -c pack/*.deb >packed || fail "no package"
+    dpkg-deb -c pack/ampbench_*.deb >packed || fail "no package"
     complete packed
-    dpkg-deb -f pack/*.deb Depends >depends
+    dpkg-deb -f pack/ampbench_*.deb Depends >depends
     expect_text depends "libc6" "dependencies"
     expect_text depends "libcjson1" "dependencies"
+    dpkg-deb -f pack/ampbench_*.deb Description >said
+    expect_text said "benchmark and numerical diagnosis" "description"
+
+    # The Python package's, which needs the library of the other one; neither has a file of the other.
+    expect_no_text packed dist-packages "the program's package"
+    dpkg-deb -c pack/python3-ampprobe_*_all.deb >packed || fail "no Python package"
+    expect_text packed "lib/python3/dist-packages/ampprobe/__init__.py" "the Python package"
+    for file in "$AMPBENCH_SOURCE"/python/ampprobe/*.py "$AMPBENCH_SOURCE"/python/ampprobe/*/*.py; do
+        expect_text packed "dist-packages/${file#"$AMPBENCH_SOURCE/python/"}" "the Python package"
+    done
+    expect_no_text packed bin/ "the Python package"
+    expect_no_text packed __pycache__ "the Python package"
+    dpkg-deb -f pack/python3-ampprobe_*.deb >said
+    version=$(dpkg-deb -f pack/ampbench_*.deb Version)
+    expect_text said "Depends: ampbench (= $version), python3 (>= 3.9)" "the Python package"
+    expect_text said "Architecture: all" "the Python package"
+fi
+
+# Both installed by dpkg, in a folder, and Python as a user would start it; then removed.
+# dpkg ARGS...: here is no libc6 and no python3, and nothing of the system's is touched.
+dpkg_here() {
+    PATH=$work/stubs:$PATH dpkg --root="$work/system" --force-not-root --force-script-chrootless \
+        --force-depends "$@" >log 2>&1 || fail "dpkg $1: $(tail -3 log)"
+}
+python=${AMPBENCH_PYTHON:-python3}
+if [ -d pack ] && command -v dpkg >/dev/null && [ "$(id -u)" = 0 ] &&
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+    mkdir -p system/var/lib/dpkg/info system/var/lib/dpkg/updates stubs
+    touch system/var/lib/dpkg/status system/var/lib/dpkg/available
+    printf '#!/bin/sh\n' >stubs/ldconfig
+    chmod +x stubs/ldconfig
+    dpkg_here -i pack/*.deb
+    env -u AMPPROBE_LIBRARY LD_LIBRARY_PATH="$work/system/usr/lib" PYTHONDONTWRITEBYTECODE=1 \
+        PYTHONPATH="$work/system/usr/lib/python3/dist-packages" "$python" -c '
+import ampprobe
+import ctypes
+from importlib.metadata import version
+class Array:
+    dtype, shape, nbytes, values = "float32", (2,), 8, (ctypes.c_float * 2)(1, 2)
+    data_ptr = staticmethod(lambda: ctypes.addressof(Array.values))
+    numel = staticmethod(lambda: 2)
+with ampprobe.loop({"w": Array()}, out="packaged.json") as probe:
+    probe.step({"w": Array()}, loss=1.0)
+print(ampprobe.__file__, ampprobe.version() == version("ampprobe") == ampprobe.__version__)' >said 2>&1 ||
+        fail "the installed Python package: $(tail -3 said)"
+    expect_text said "$work/system/usr/lib/python3/dist-packages/ampprobe/__init__.py True" "import"
+    run report packaged.json
+    expect_rc 0 "a record of the installed Python package"
+    dpkg_here -r python3-ampprobe
+    [ ! -e system/usr/lib/python3 ] || fail "files are left: $(find system/usr/lib/python3)"
 fi
 finish

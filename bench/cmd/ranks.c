@@ -68,6 +68,7 @@ static void print_help(void) {
     puts("\nOrders:");
     for (int i = 0; i < ab_collective_count(); i++) {
         const ab_collective *scheme = ab_collective_at(i);
+        if (!scheme->reduce) continue; /* not simulated */
         char name[AB_REDUCTION_TEXT];
         ab_text_exact(name, sizeof name, "%s%s", scheme->name, scheme->groups ? ":G" : "");
         ab_print(stdout, "  %-20s  %s\n", name, scheme->text);
@@ -160,6 +161,8 @@ static ab_status parse_counts(request *r) {
 static ab_status add_rule(ab_ranks_question *q, const char *reduce, const char *wire, const char *divide) {
     ab_reduction reduction = {.divide = AB_DIVIDE_PRE};
     if (ab_reduction_parse_scheme(reduce, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--reduce");
+    if (!reduction.scheme->reduce)
+        return ab_fail(AB_USAGE, "--reduce %s: the library's sum is not simulated", reduction.scheme->name);
     if (ab_reduction_parse_divide(divide, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--divide");
     if (ab_reduction_parse_wire(wire, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--reduce-dtype");
     if (q->rules == AB_RANKS_RULES)

@@ -4,11 +4,13 @@
 #include "bench/run/config.h"
 
 #include "bench/amp/layer_formats.h"
+#include "bench/train/ranks/link.h"
 #include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/subnormals.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/mpi/mpi.h"
 #include "probes/probe.h"
 
 #include <ctype.h>
@@ -297,19 +299,43 @@ static ab_status take_reduction(const ab_options *options, ab_reduction *reducti
     return AB_OK;
 }
 
+/* --ranks N, or mpi: as many as processes of the MPI job. */
+static ab_status take_rank_count(const ab_options *options, int64_t *count) {
+    const int ranks = ab_rank_place_get().ranks;
+    if (strcmp(options->text[AB_OPTION_ranks], "mpi") != 0)
+        return parse_integer(options, AB_OPTION_ranks, 1, AB_RANKS_MOST, count);
+    *count = ranks;
+    return ranks > 0
+               ? AB_OK
+               : ab_fail(AB_USAGE, "--ranks mpi: only `ampbench run` trains with processes of an MPI job");
+}
+
+/* MPI's own sum is not simulated, and is made in fp32. */
+static ab_status check_library_sum(const ab_options *options, ab_reduction *reduction) {
+    if (reduction->scheme->reduce) return AB_OK;
+    if (strcmp(options->text[AB_OPTION_ranks], "mpi") != 0)
+        return ab_fail(AB_USAGE, "--reduce %s: the library's sum is not simulated; give --ranks mpi",
+                       reduction->scheme->name);
+    if (!reduction->wire) reduction->wire = &ab_format_fp32;
+    return reduction->wire == &ab_format_fp32
+               ? AB_OK
+               : ab_fail(AB_USAGE, "--reduce %s: MPI has no sum of %s; give --reduce-dtype fp32",
+                         reduction->scheme->name, reduction->wire->name);
+}
+
 static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
-    enum { MOST_RANKS = 64 };
     static const ab_option_id of_ranks[] = {AB_OPTION_ddp, AB_OPTION_reduce, AB_OPTION_reduce_dtype,
                                             AB_OPTION_divide, AB_OPTION_bucket_mb};
     ab_rank_recipe *ranks = &config->recipe.ranks;
     char name[AB_OPTION_NAME];
     double mebibytes = 25;
-    AB_TRY(parse_integer(options, AB_OPTION_ranks, 1, MOST_RANKS, &ranks->count));
+    AB_TRY(take_rank_count(options, &ranks->count));
     AB_TRY(take_reduction(options, &ranks->reduction));
+    AB_TRY(check_library_sum(options, &ranks->reduction));
     AB_TRY(parse_real(options, AB_OPTION_bucket_mb, 0x1p-20, 0x1p20, &mebibytes));
     ranks->bucket_bytes = mebibytes * 0x1p20;
     for (size_t i = 0; i < AB_COUNT_OF(of_ranks); i++)
-        if (ranks->count < 2 && options->given[of_ranks[i]])
+        if (ranks->count < 2 && ab_rank_place_get().ranks == 0 && options->given[of_ranks[i]])
             return ab_fail(AB_USAGE, "%s: nothing is reduced; give --ranks N with 2 or more",
                            ab_option_name(of_ranks[i], name));
     if (ranks->count > 1 && strcmp(config->device->name, "cpu") != 0)
@@ -423,6 +449,7 @@ static ab_status take_shadow(const ab_options *options, ab_run_config *config) {
 static int available_threads(void) {
     cpu_set_t set;
     int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    count /= ab_rank_place_get().ranks > 0 ? ab_mpi_local_ranks() : 1; /* shared by the ranks of a machine */
     return count > 0 ? count : 1;
 }
 

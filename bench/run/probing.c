@@ -3,6 +3,7 @@
 
 #include "bench/run/json_lines.h"
 #include "bench/run/timer.h"
+#include "bench/train/ranks/link.h"
 #include "kernels/core/parallel.h"
 
 #include <math.h>
@@ -160,7 +161,9 @@ ab_status ab_probing_measure(ab_probing *probing, ab_cell *cell, ab_probe_cost *
     int n = 0;
     for (int pair = 0; pair <= PAIRS_MOST; pair++) { /* the first one warms up */
         int64_t without, with;
-        if (n >= PAIRS_LEAST && ab_monotonic_ns() - begun > ENOUGH_NS) break;
+        bool enough = n >= PAIRS_LEAST && ab_monotonic_ns() - begun > ENOUGH_NS;
+        AB_TRY(ab_rank_link_agree(&enough)); /* ranks make the same steps */
+        if (enough) break;
         AB_TRY(time_unprobed(cell, &without));
         AB_TRY(time_probed(probing, cell, 2 * pair + 1, &with));
         if (pair == 0) continue;

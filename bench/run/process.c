@@ -185,13 +185,26 @@ static void enforce(pid_t pid, const ab_process_watch *watch, int64_t started, a
     kill(pid, SIGKILL);
 }
 
+static void serve_link(pid_t pid, const ab_process_watch *watch, int64_t started, bool ready,
+                       ab_process *process) {
+    const ab_process_link *link = watch->link;
+    const int64_t deadline = watch->timeout_s > 0 ? started + watch->timeout_s * 1000000000 : 0;
+    if (!link || *watch->stop || process->reason[0] || link->serve(link->context, ready, deadline) == AB_OK)
+        return;
+    if (!*watch->stop) ab_text_show(process->reason, sizeof process->reason, "%s", ab_error_message());
+    kill(pid, SIGKILL);
+}
+
 static ab_status read_events(pid_t pid, int events, const ab_process_watch *watch, ab_process *process) {
     line_buffer buffer = {0};
     int64_t started = ab_monotonic_ns();
     ab_status status = AB_OK;
     for (bool open = true; open && status == AB_OK;) {
-        struct pollfd ready = {.fd = events, .events = POLLIN};
-        if (poll(&ready, 1, TICK_MS) > 0) status = read_some(events, process, &buffer, &open);
+        struct pollfd ready[2] = {{.fd = events, .events = POLLIN},
+                                  {.fd = watch->link ? watch->link->fd : -1, .events = POLLIN}};
+        const bool any = poll(ready, 2, TICK_MS) > 0;
+        if (any && ready[0].revents) status = read_some(events, process, &buffer, &open);
+        serve_link(pid, watch, started, any && ready[1].revents, process);
         enforce(pid, watch, started, process);
         watch->tick(watch->context, process);
     }

@@ -31,12 +31,22 @@ typedef struct ab_process {
     bool short_of_memory; /* failed because memory ran out */
 } ab_process;
 
+/* A second descriptor that the worker uses while it runs. */
+typedef struct ab_process_link {
+    int fd; /* -1: none */
+    /* Called when fd is readable (`ready`), and periodically. A failure ends the worker, with its message as
+     * the reason. deadline_ns: when the worker's time is over; 0: never. */
+    ab_status (*serve)(void *context, bool ready, int64_t deadline_ns);
+    void *context;
+} ab_process_link;
+
 /* Called periodically and after every batch of lines with the process so far. */
 typedef struct ab_process_watch {
     void (*tick)(void *context, const ab_process *process);
     void *context;
     int64_t timeout_s;                 /* 0: none */
     const volatile sig_atomic_t *stop; /* non-zero: end the process */
+    const ab_process_link *link;       /* NULL: none */
 } ab_process_watch;
 
 /* Runs argv (argv[0] is this program; argv ends with NULL) and waits for it. *process is filled in any case

@@ -7,6 +7,7 @@
 #include "bench/run/replay.h"
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "bench/train/ranks/link.h"
 #include "kernels/core/text.h"
 #include "kernels/ops/traits/op_traits.h"
 #include "reports/record/cells.h"
@@ -135,7 +136,9 @@ static void add_groups(cJSON *object, const ab_param_groups *groups) {
 
 static void add_ranks(cJSON *object, const ab_rank_recipe *ranks) {
     char text[AB_REDUCTION_TEXT];
+    const char *library = ab_rank_place_get().library;
     cJSON_AddNumberToObject(object, "ranks", (double)ranks->count);
+    if (library) cJSON_AddStringToObject(object, "mpi", library);
     if (ranks->count < 2) return;
     cJSON *item = cJSON_AddObjectToObject(object, "reduction");
     cJSON_AddStringToObject(item, "reduce", ab_reduction_scheme_text(&ranks->reduction, text));

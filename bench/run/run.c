@@ -3,6 +3,8 @@
 #include "bench/run/run.h"
 
 #include "bench/memory/limits.h"
+#include "bench/mpi/group.h"
+#include "bench/run/digest.h"
 #include "bench/run/environment.h"
 #include "bench/run/monitor.h"
 #include "bench/run/progress.h"
@@ -10,8 +12,10 @@
 #include "bench/run/shared_data.h"
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "build_info.h"
 #include "kernels/core/log.h"
 #include "kernels/core/rng.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/files/outfile.h"
@@ -53,6 +57,8 @@ typedef struct run {
     char checkpoints[4096];      /* pattern of checkpoint files; "": none */
     ab_run_locks locks;
     int data_fd;
+    ab_group group; /* with --ranks mpi */
+    ab_process_link link;
     int64_t started_ns;
     ab_progress progress;
     ab_monitor monitor;
@@ -190,6 +196,16 @@ static ab_status list_cells(run *r) {
     return AB_OK;
 }
 
+/* What the others must share with rank 0: the build, and the options of the configuration. */
+static ab_status compare_ranks(run *r) {
+    ab_digest options = ab_digest_start(), build = ab_digest_start();
+    static const char text[] = AB_VERSION " " AB_GIT_SHA " " AB_FLAGS;
+    for (int i = AB_WORKER_ARGS; r->worker_argv[i]; i++)
+        options = ab_digest_add(options, r->worker_argv[i], strlen(r->worker_argv[i]) + 1);
+    build = ab_digest_add(build, text, sizeof text);
+    return ab_group_compare(&r->group, &(ab_group_identity){options.state, build.state});
+}
+
 static ab_status prepare(run *r, int argc, char *const *argv) {
     AB_TRY(ab_run_config_create(&r->options, true, &r->config));
     AB_TRY(place_checkpoints(r));
@@ -199,6 +215,7 @@ static ab_status prepare(run *r, int argc, char *const *argv) {
     AB_TRY(draw_order(r));
     ab_environment_prepare_workers();
     AB_TRY(build_worker_argv(r));
+    AB_TRY(compare_ranks(r));
     AB_TRY(ab_shared_data_create(r->config.data, &r->data_fd));
     if (r->document)
         AB_TRY(ab_resume_check(r->document, &r->config, &r->options, r->cells, r->count));
@@ -285,12 +302,70 @@ static void set_task(run *r, const ab_cell_spec *cell, ab_worker_kind kind) {
     memcpy(r->worker_argv, words, sizeof words);
 }
 
-/* ---- which steps are probed ------------------------------------------------------------------ */
+/* ---- ranks of an MPI job --------------------------------------------------------------------- */
+
+static ab_status serve(void *context, bool ready, int64_t deadline_ns) {
+    run *r = context;
+    return ab_group_serve(&r->group, ready, deadline_ns);
+}
+
+/* Sets the words of the task, here and at the other ranks. */
+static ab_status start_task(run *r, int cell, ab_worker_kind kind) {
+    set_task(r, &r->cells[cell], kind);
+    if (!r->group.mpi) return AB_OK;
+    return ab_group_send_task(&r->group, &(ab_group_task){cell, kind, r->config.probe_every});
+}
+
+/* After a worker: waits for those of the other ranks. A failure there is one of this process. */
+static ab_status end_task(run *r, ab_process *process) {
+    if (!r->group.mpi || process->interrupted) return AB_OK;
+    if (process->reason[0]) {
+        ab_group_fail(&r->group, process->reason);
+        return AB_OK;
+    }
+    if (ab_group_done(&r->group) == AB_OK) return AB_OK;
+    if (stop_requested || r->group.place.rank > 0) return AB_INTERRUPTED;
+    ab_text_show(process->reason, sizeof process->reason, "%s", ab_error_message());
+    return AB_OK;
+}
 
 static void no_tick(void *context, const ab_process *process) {
     (void)context;
     (void)process;
 }
+
+/* A rank that is not the first: runs the workers that the first one names. */
+static ab_status follow(run *r) {
+    const ab_process_watch watch = {no_tick, NULL, 0, &stop_requested, &r->link};
+    for (;;) {
+        ab_group_task task;
+        ab_process process;
+        AB_TRY(ab_group_wait_task(&r->group, &task));
+        r->group.ended = task.cell < 0 || task.cell >= r->count;
+        if (r->group.ended) return AB_OK;
+        r->config.probe_every = task.every;
+        set_task(r, &r->cells[task.cell], (ab_worker_kind)task.kind);
+        AB_TRY(ab_process_run(r->worker_argv, &watch, &process));
+        ab_status status = end_task(r, &process);
+        if (process.reason[0]) status = ab_fail(AB_SYSTEM, "%s", process.reason);
+        ab_process_clear(&process);
+        AB_TRY(status);
+    }
+}
+
+/* What prepare does, without the outputs. */
+static ab_status run_as_follower(run *r) {
+    AB_TRY(ab_run_config_create(&r->options, true, &r->config));
+    AB_TRY(ab_run_cells(&r->config, &r->cells, &r->count));
+    ab_environment_prepare_workers();
+    AB_TRY(build_worker_argv(r));
+    AB_TRY(compare_ranks(r));
+    AB_TRY(ab_shared_data_create(r->config.data, &r->data_fd));
+    catch_signals();
+    return follow(r);
+}
+
+/* ---- which steps are probed ------------------------------------------------------------------ */
 
 /* Whether what probing costs is measured for this cell: the first of its level and half format. */
 static bool is_measured(const run *r, int cell) {
@@ -302,10 +377,11 @@ static bool is_measured(const run *r, int cell) {
 
 /* A cell that fails here fails again, and is reported, when it is run. */
 static ab_status measure_probing(run *r, const ab_cell_spec *cell, ab_probe_cost *cost, int *costs) {
-    const ab_process_watch watch = {no_tick, NULL, r->config.cell_timeout_s, &stop_requested};
+    const ab_process_watch watch = {no_tick, NULL, r->config.cell_timeout_s, &stop_requested, &r->link};
     ab_process process;
-    set_task(r, cell, AB_WORKER_PROBING);
+    AB_TRY(start_task(r, (int)(cell - r->cells), AB_WORKER_PROBING));
     AB_TRY(ab_process_run(r->worker_argv, &watch, &process));
+    AB_TRY(end_task(r, &process));
     const cJSON *event = process.probe_cost;
     if (event && !process.reason[0])
         cost[(*costs)++] =
@@ -344,7 +420,7 @@ static ab_status run_process(run *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
     char weights[4096] = "", checkpoint[4096] = "";
-    set_task(r, cell, round == 0 ? AB_WORKER_FULL : AB_WORKER_TIMED);
+    AB_TRY(start_task(r, index, round == 0 ? AB_WORKER_FULL : AB_WORKER_TIMED));
     int n = AB_WORKER_ARGS;
     while (r->worker_argv[n]) n++;
     const int words = n;
@@ -353,13 +429,14 @@ static ab_status run_process(run *r, int round, int position) {
                         sizeof weights, &n));
         AB_TRY(add_file(r, AB_OPTION_checkpoint, r->checkpoints, cell, checkpoint, sizeof checkpoint, &n));
     }
-    ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &stop_requested};
+    ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &stop_requested, &r->link};
     ab_process process;
     const cJSON *added = NULL;
     ab_progress_process(&r->progress, cell->id);
     AB_TRY(ab_monitor_start(&r->monitor, &r->config, cell, round == 0, &r->progress));
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
     while (n > words) r->worker_argv[--n] = NULL;
+    if (status == AB_OK) status = end_task(r, &process);
     if (process.short_of_memory) note_memory_failure(r, cell, process.reason);
     if (process.reason[0]) { /* it may have been killed while it wrote */
         ab_outfile_remove_stale(weights);
@@ -392,12 +469,19 @@ static ab_status run_rounds(run *r) {
         for (int p = 0; p < r->count; p++) {
             if (!is_due(r, round, p)) continue;
             AB_TRY(run_process(r, round, p));
+            if (r->group.failed && !stop_requested) {
+                AB_TRY(save(r));
+                return ab_fail(AB_SYSTEM, "%s; finish with: ampbench run --resume --out %s under mpirun",
+                               r->group.reason, r->options.text[AB_OPTION_out]);
+            }
             if (stop_requested)
                 return ab_fail(AB_INTERRUPTED, "interrupted; finish with: ampbench run --resume --out %s",
                                r->options.text[AB_OPTION_out]);
         }
     }
     ab_progress_end(&r->progress);
+    AB_TRY(ab_group_send_task(&r->group, &(ab_group_task){.cell = -1}));
+    r->group.ended = true;
     return AB_OK;
 }
 
@@ -434,6 +518,16 @@ static void warn_of_unused(const run *r) {
     ab_record_warn(r->document, text);
 }
 
+static ab_status open_group(run *r) {
+    const char *ranks = r->options.text[AB_OPTION_ranks];
+    r->link = (ab_process_link){.fd = -1, .serve = serve, .context = r};
+    if (strcmp(ranks, "mpi") != 0) return AB_OK;
+    AB_TRY(ab_group_open(&r->group, &stop_requested));
+    if (r->group.relay.mpi) r->link.fd = r->group.relay.socket;
+    if (r->group.place.rank > 0) ab_log_set_level(AB_LOG_QUIET);
+    return AB_OK;
+}
+
 static ab_status run_all(run *r, int argc, char *const *argv) {
     if (r->options.given[AB_OPTION_resume]) {
         const char *out =
@@ -441,6 +535,8 @@ static ab_status run_all(run *r, int argc, char *const *argv) {
         if (access(out, F_OK) == 0) AB_TRY(ab_output_lock("--resume", out, &r->locks.document));
         AB_TRY(ab_resume_options(&r->options, &r->document, &r->replay));
     }
+    AB_TRY(open_group(r));
+    if (r->group.place.rank > 0) return run_as_follower(r);
     AB_TRY(prepare(r, argc, argv));
     warn_of_faults(&r->config.recipe);
     warn_of_unused(r);
@@ -455,11 +551,22 @@ static ab_status run_all(run *r, int argc, char *const *argv) {
     return outcome == AB_OK ? AB_OK : verdict(r);
 }
 
+/* A rank that stops before its time says why; the job ends. */
+static void end_group(run *r, ab_status status) {
+    const bool finished = status == AB_OK || r->group.ended;
+    if (!r->group.mpi) return;
+    if (!finished && r->group.place.ranks > 1) ab_group_fail(&r->group, ab_error_message());
+    if (!finished && r->group.place.rank == 0 && ab_error_message()[0])
+        ab_print(stderr, "ampbench: %s\n", ab_error_message());
+    ab_group_close(&r->group, ab_status_exit(status));
+}
+
 ab_status ab_run(int argc, char *const *argv) {
     run r = {.data_fd = -1, .started_ns = ab_monotonic_ns()};
     AB_TRY(ab_options_parse(argc, argv, &r.options));
     if (r.options.given[AB_OPTION_verbose]) ab_log_set_level(AB_LOG_INFO);
     ab_status status = run_all(&r, argc, argv);
+    end_group(&r, status);
     if (r.data_fd >= 0) close(r.data_fd);
     ab_journal_end(&r.journal, r.journal.out.stream && r.kept == 0 ? r.options.text[AB_OPTION_out] : NULL);
     ab_output_release(&r.options, &r.locks);

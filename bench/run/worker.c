@@ -9,6 +9,7 @@
 #include "bench/run/probing.h"
 #include "bench/run/shared_data.h"
 #include "bench/run/timer.h"
+#include "bench/train/ranks/link.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/ops/product/nonfinite.h"
@@ -313,15 +314,18 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
     return AB_OK;
 }
 
+/* Of the ranks of an MPI job the first one probes, evaluates and writes files. */
 static ab_status run_cell(const ab_worker_task *task, const ab_run_config *config, const ab_cell_spec *spec,
                           const ab_options *options) {
+    const bool first = ab_rank_place_get().rank == 0;
     ab_status status = AB_OK;
     ab_cell *cell = NULL;
     ab_fp32_reference *reference = NULL;
     ab_probing probing = {.active = false};
     int64_t first_step_at = 0, energy_before;
     const char *save_path = options->text[AB_OPTION_save_weights];
-    const char *checkpoint = config->checkpoint_every > 0 ? options->text[AB_OPTION_checkpoint] : NULL;
+    const char *checkpoint =
+        config->checkpoint_every > 0 && first ? options->text[AB_OPTION_checkpoint] : NULL;
     ab_cell_config settings = ab_cell_config_of(config, spec);
     AB_TRY_GOTO(ab_cell_create(&settings, &cell));
     AB_TRY_GOTO(ab_cell_continue(config, spec, cell));
@@ -329,13 +333,13 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     energy_before = ab_device_energy_mj(config->device);
     const bool full = task->kind == AB_WORKER_FULL;
     if (full) AB_TRY_GOTO(ab_cell_score_training(cell));
-    if (full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
+    if (full && first) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
     if (full) AB_TRY_GOTO(start_reference(config, &settings, cell, &reference));
     AB_TRY_GOTO(run_steps(cell, config, &probing, reference, checkpoint, full, &first_step_at));
     ab_probing_event(&probing);
     shadow_event(reference, config);
-    if (full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
-    if (full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
+    if (full && first) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
+    if (full && first && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     end_event(first_step_at, task, config, energy_before);
 out:
     ab_probing_clear(&probing);
@@ -389,6 +393,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     ab_run_config config;
     ab_cell_spec spec = {.half = NULL};
     AB_TRY(ab_options_parse(argc, argv, &options));
+    AB_TRY(ab_rank_link_open());
     AB_TRY(ab_run_config_create(&options, task->data_fd < 0, &config));
     ab_data shared;
     if (task->data_fd >= 0) {

@@ -49,7 +49,7 @@ typedef struct ab_collective {
     bool sums_wide; /* contributions are not rounded to the wire format: it holds the result alone */
     /* Arrays of n values that `reduce` needs beside the sum. */
     int64_t (*arrays)(int64_t ranks);
-    void (*reduce)(const ab_reduction *reduction, const ab_reduce_block *block);
+    void (*reduce)(const ab_reduction *reduction, const ab_reduce_block *block); /* NULL: not simulated */
 } ab_collective;
 
 /* Floats of ab_reduce_block.scratch. */

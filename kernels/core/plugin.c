@@ -95,7 +95,7 @@ static int program_folder(char *folder, size_t size) {
     return slash != NULL;
 }
 
-ab_status ab_plugin_find(const char *file, const char **path) {
+ab_status ab_plugin_find(const char *file, const char *missing, const char **path) {
     static char found[PATH_MAX + 64];
     char folder[PATH_MAX];
     const char *chosen = getenv("AMPBENCH_PLUGIN_DIR");
@@ -111,15 +111,14 @@ ab_status ab_plugin_find(const char *file, const char **path) {
         AB_TRY(ab_text_path("/proc/self/exe", found, sizeof found, "%s%s/%s", folder, places[i], file));
         if (access(found, R_OK) == 0) return AB_OK;
     }
-    return ab_fail(AB_UNAVAILABLE, "this build has no CUDA backend (no %s in %s or ../lib/ampbench)", file,
-                   folder);
+    return ab_fail(AB_UNAVAILABLE, "%s (no %s in %s or ../lib/ampbench)", missing, file, folder);
 }
 
 ab_status ab_cuda_open(int index, const ab_device **device) {
     const char *path;
     int devices;
     const ab_plugin *plugin;
-    AB_TRY(ab_plugin_find("libampbench_cuda.so", &path));
+    AB_TRY(ab_plugin_find("libampbench_cuda.so", "this build has no CUDA backend", &path));
     AB_TRY(ab_cuda_driver_check("libcuda.so.1", &devices));
     if (index >= devices)
         return ab_fail(AB_UNAVAILABLE, "there is no GPU %d, the driver finds %d", index, devices);

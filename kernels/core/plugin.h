@@ -37,9 +37,9 @@ AB_MUST_CHECK ab_status ab_plugin_load(const char *path, const ab_plugin **plugi
 AB_MUST_CHECK ab_status ab_cuda_driver_check(const char *library, int *devices);
 
 /* The path of the plugin `file`: in the directory AMPBENCH_PLUGIN_DIR if set, else in the program's
- * directory, else in ../lib/ampbench relative to it. Static string. AB_UNAVAILABLE names the directories
- * searched. */
-AB_MUST_CHECK ab_status ab_plugin_find(const char *file, const char **path);
+ * directory, else in ../lib/ampbench relative to it. Static string. AB_UNAVAILABLE says `missing`
+ * ("this build has no CUDA backend") and the directories searched. */
+AB_MUST_CHECK ab_status ab_plugin_find(const char *file, const char *missing, const char **path);
 
 /* Finds and loads the CUDA plugin and opens device `index`. AB_UNAVAILABLE with the reason. */
 AB_MUST_CHECK ab_status ab_cuda_open(int index, const ab_device **device);

@@ -152,6 +152,7 @@ static ab_status run_rank(ab_cell *cell, bool noted, float *loss, double *sum, u
     for (at->micro = 0; at->micro < at->micro_batches; at->micro++) {
         AB_TRY(run_batch(cell, noted, loss, overflows));
         *sum += (double)*loss;
+        if (at->ranks > 1) cell->ranks.loss[at->rank * at->micro_batches + at->micro] = (double)*loss;
     }
     return at->ranks > 1 ? ab_rank_gradients_keep(&cell->ranks, at->rank) : AB_OK;
 }
@@ -171,6 +172,20 @@ static ab_status run_other_ranks(ab_cell *cell, bool noted, float *loss, double 
     return status == AB_OK ? ab_rank_gradients_reduce(&cell->ranks) : status;
 }
 
+/* The other ranks are other processes. */
+static ab_status meet_other_ranks(ab_cell *cell, double *sum) {
+    const ab_step_position *at = &cell->position;
+    ab_rank_gradients *ranks = &cell->ranks;
+    ranks->correct = cell->score.correct;
+    ranks->score = cell->score.count;
+    AB_TRY(ab_rank_gradients_reduce(ranks));
+    cell->score.correct = ranks->correct;
+    cell->score.count = ranks->score;
+    *sum = 0;
+    for (int64_t i = 0; i < at->ranks * at->micro_batches; i++) *sum += ranks->loss[i];
+    return AB_OK;
+}
+
 ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsigned *overflows) {
     const ab_step_position *at = &cell->position;
     const int64_t batches = at->micro_batches * at->ranks;
@@ -178,7 +193,9 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     cell->score.correct = cell->score.count = 0;
     *overflows = 0;
     AB_TRY(run_rank(cell, noted, loss, &sum, overflows));
-    if (at->ranks > 1) AB_TRY(run_other_ranks(cell, noted, loss, &sum, overflows));
+    if (at->ranks > 1)
+        AB_TRY(ab_rank_link_is_open() ? meet_other_ranks(cell, &sum)
+                                      : run_other_ranks(cell, noted, loss, &sum, overflows));
     const float mean = (float)(sum / (double)batches);
     if (batches > 1) *loss = isnan(mean) ? NAN : mean;
     return AB_OK;
@@ -221,7 +238,9 @@ static ab_status replay(ab_cell *cell, ab_step_result *result) {
 
 ab_status ab_replay_if_requested(ab_cell *cell, bool nonfinite, ab_step_result *result) {
     void *kept;
-    if (!is_requested(cell, nonfinite, result)) return AB_OK;
+    bool requested = is_requested(cell, nonfinite, result);
+    if (cell->position.ranks > 1) AB_TRY(ab_rank_link_agree(&requested)); /* other ranks have no probes */
+    if (!requested) return AB_OK;
     AB_TRY(ab_running_stats_keep(&cell->memory, &kept));
     ab_status status = replay(cell, result);
     if (status == AB_OK) status = ab_running_stats_restore(&cell->memory, kept);

@@ -10,8 +10,7 @@ enum { BLOCK = 1024 };
 
 static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->gradients->item[item].from; }
 
-/* The reduction of one gradient: "as-is" is its own format. */
-static ab_reduction reduction_of(const ab_rank_gradients *g, int item) {
+ab_reduction ab_rank_reduction_of(const ab_rank_gradients *g, int item) {
     ab_reduction reduction = g->recipe->reduction;
     if (!reduction.wire) reduction.wire = tensor_of(g, item)->format;
     return reduction;
@@ -29,26 +28,34 @@ static int64_t list(ab_rank_gradients *g) {
 ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *recipe,
                                  const ab_gradients *gradients) {
     if (recipe->count < 2) return AB_OK;
+    const size_t batches = (size_t)(recipe->count * gradients->position->micro_batches);
     *g = (ab_rank_gradients){.recipe = recipe, .gradients = gradients};
     g->first = calloc((size_t)gradients->trained->count + 1, sizeof *g->first);
-    if (!g->first) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
-    g->count = list(g);
-    g->value = malloc((size_t)(g->count + 1) * (size_t)recipe->count * sizeof *g->value);
-    if (g->value) return AB_OK;
+    g->loss = calloc(batches + 1, sizeof *g->loss);
+    if (!g->first || !g->loss) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    g->count = g->stride = list(g);
+    if (ab_rank_link_is_open()) AB_TRY(ab_rank_exchange_init(g));
+    g->value = malloc((size_t)(g->stride + 1) * (size_t)recipe->count * sizeof *g->value);
+    g->sum = malloc((size_t)(g->count + 1) * sizeof *g->sum);
+    if (g->value && g->sum) return AB_OK;
     return ab_fail(AB_NO_MEMORY, "--ranks %lld: out of memory for the gradients of %lld ranks",
                    (long long)recipe->count, (long long)recipe->count);
 }
 
 void ab_rank_gradients_fini(ab_rank_gradients *g) {
     free(g->value);
+    free(g->sum);
     free(g->first);
+    free(g->loss);
+    free(g->layout.byte);
     *g = (ab_rank_gradients){.value = NULL};
 }
 
 ab_status ab_rank_gradients_keep(ab_rank_gradients *g, int64_t rank) {
+    if (g->layout.ranks > 0) return ab_rank_exchange_keep(g);
     for (int i = 0; i < g->gradients->trained->count; i++) {
-        const ab_reduction reduction = reduction_of(g, i);
-        float *to = g->value + rank * g->count + g->first[i];
+        const ab_reduction reduction = ab_rank_reduction_of(g, i);
+        float *to = g->value + rank * g->stride + g->first[i];
         AB_TRY(ab_tensor_read(tensor_of(g, i), to));
         ab_reduce_send(&reduction, g->recipe->count, to, to, ab_tensor_count(tensor_of(g, i)));
     }
@@ -57,11 +64,12 @@ ab_status ab_rank_gradients_keep(ab_rank_gradients *g, int64_t rank) {
 
 /* ---- reduction ------------------------------------------------------------------------------- */
 
-/* One gradient, by blocks. */
+/* A part of one gradient, by blocks. */
 typedef struct work {
     const ab_rank_gradients *ranks;
     ab_reduction reduction;
     int64_t first, count, bucket; /* elements; of a bucket */
+    const float *value;           /* element `first` of rank 0 */
     float *sum;                   /* [count] */
     float *scratch;               /* [threads][scratch_each] */
     int64_t scratch_each;
@@ -72,7 +80,7 @@ static void reduce_block(void *argument, int64_t index, int thread) {
     const work *w = argument;
     const int64_t ranks = w->ranks->recipe->count, at = index * BLOCK, left = w->count - at;
     const float **row = w->row + thread * 2 * ranks;
-    for (int64_t r = 0; r < ranks; r++) row[r] = w->ranks->value + r * w->ranks->count + w->first + at;
+    for (int64_t r = 0; r < ranks; r++) row[r] = w->value + r * w->ranks->stride + at;
     const ab_reduce_block block = {.row = row,
                                    .ranks = ranks,
                                    .n = left < BLOCK ? left : BLOCK,
@@ -82,29 +90,37 @@ static void reduce_block(void *argument, int64_t index, int thread) {
     ab_reduce_finish(&w->reduction, ranks, block.sum, block.n);
 }
 
-static ab_status reduce_one(ab_rank_gradients *g, int item, work *w) {
-    ab_tensor *tensor = tensor_of(g, item);
-    w->reduction = reduction_of(g, item);
-    w->first = g->first[item];
-    w->count = ab_tensor_count(tensor);
-    w->bucket = ab_reduce_bucket(&w->reduction, g->recipe->bucket_bytes);
-    ab_parallel_for((w->count + BLOCK - 1) / BLOCK, reduce_block, w);
-    return ab_tensor_write(tensor, w->sum);
-}
-
-ab_status ab_rank_gradients_reduce(ab_rank_gradients *g) {
+ab_status ab_rank_reduce_part(const ab_rank_gradients *g, int item, int64_t from, int64_t count,
+                              const float *row, float *sum) {
     const size_t threads = (size_t)ab_parallel_threads(), ranks = (size_t)g->recipe->count;
     const int64_t each = ab_reduce_scratch(&g->recipe->reduction, g->recipe->count, BLOCK);
     work w = {.ranks = g,
-              .sum = malloc((size_t)(g->count + 1) * sizeof(float)),
+              .reduction = ab_rank_reduction_of(g, item),
+              .first = from,
+              .count = count,
+              .value = row,
+              .sum = sum,
               .scratch = malloc((threads * (size_t)each + 1) * sizeof(float)),
               .scratch_each = each,
               .row = malloc(threads * 2 * ranks * sizeof(float *))};
     ab_status status = AB_OK;
-    if (!w.sum || !w.scratch || !w.row) status = ab_fail(AB_NO_MEMORY, "cell: out of memory");
-    for (int i = 0; i < g->gradients->trained->count && status == AB_OK; i++) status = reduce_one(g, i, &w);
-    free(w.sum);
+    w.bucket = ab_reduce_bucket(&w.reduction, g->recipe->bucket_bytes);
+    if (w.scratch && w.row)
+        ab_parallel_for((count + BLOCK - 1) / BLOCK, reduce_block, &w);
+    else
+        status = ab_fail(AB_NO_MEMORY, "cell: out of memory");
     free(w.scratch);
     free(w.row);
     return status;
+}
+
+ab_status ab_rank_gradients_reduce(ab_rank_gradients *g) {
+    if (g->layout.ranks > 0) return ab_rank_exchange_reduce(g);
+    for (int i = 0; i < g->gradients->trained->count; i++) {
+        ab_tensor *tensor = tensor_of(g, i);
+        AB_TRY(
+            ab_rank_reduce_part(g, i, g->first[i], ab_tensor_count(tensor), g->value + g->first[i], g->sum));
+        AB_TRY(ab_tensor_write(tensor, g->sum));
+    }
+    return AB_OK;
 }

@@ -1,20 +1,39 @@
-/* The gradients of several simulated ranks between their backward passes and the unscaling: kept, then
- * reduced in the order and with the roundings of the named scheme into the tensors that the step goes on
- * with. One process computes the ranks one after the other from the same weights. */
+/* The gradients of several ranks between their backward passes and the unscaling: kept, then reduced in the
+ * order and with the roundings of the named scheme into the tensors that the step goes on with.
+ *
+ * Simulated ranks: one process computes the ranks one after the other from the same weights. Processes of an
+ * MPI job (link.h): each computes one rank. Contributions to an equal share of the elements go to each rank,
+ * in the wire format; it adds them as the simulation does, and its sums go to all. So the bits are the same,
+ * and each rank sends and receives as much as in a ring. */
 #ifndef AB_BENCH_TRAIN_RANKS_RANK_GRADIENTS_H
 #define AB_BENCH_TRAIN_RANKS_RANK_GRADIENTS_H
 
+#include "bench/train/ranks/link.h"
 #include "bench/train/recipe.h"
 #include "bench/train/update/gradients.h"
 
 AB_BEGIN_DECLS
 
+/* Where things are in the memory of the link: notes of all ranks; this rank's gradients as they are sent,
+ * later the means; contributions of all ranks to this rank's share. Gradients begin at multiples of 64. */
+typedef struct ab_rank_layout {
+    int rank, ranks;                  /* ranks 0: simulated */
+    size_t *byte;                     /* [items]: of each gradient, from `own` on; owned */
+    int64_t share[AB_RANKS_MOST + 1]; /* elements [share[r], share[r + 1]) are added by rank r */
+    size_t share_at[AB_RANKS_MOST + 1], share_end[AB_RANKS_MOST]; /* bytes of shares, from `own` on */
+    size_t note_bytes, own, others, other_bytes, bytes;
+} ab_rank_layout;
+
 typedef struct ab_rank_gradients {
     const ab_rank_recipe *recipe;  /* borrowed */
     const ab_gradients *gradients; /* borrowed: item[].from are the tensors that are sent */
-    float *value;                  /* [ranks][count]: as sent, in reverse order of the parameters; owned */
-    int64_t *first;                /* [items]: element of `value` where a gradient begins; owned */
-    int64_t count;                 /* elements of all gradients */
+    float *value;                  /* [ranks][stride]: as sent, in reverse order of the parameters; owned */
+    float *sum;                    /* [count]; owned */
+    int64_t *first;                /* [items]: element of the flat gradient where each begins; owned */
+    int64_t count, stride;         /* elements of all gradients; of one rank's row of `value` */
+    double *loss;                  /* [ranks][micro-batches], for the mean; owned */
+    int64_t correct, score; /* rows of logits: right ones, all; of this process, after reduce of all ranks */
+    ab_rank_layout layout;
 } ab_rank_gradients;
 
 /* `ranks` must be all zero. Does nothing if recipe->count is below 2. Errors: AB_NO_MEMORY; AB_USAGE if a
@@ -26,8 +45,24 @@ void ab_rank_gradients_fini(ab_rank_gradients *ranks);
 /* Call after a rank's last backward pass: keeps its gradients as they are sent. */
 AB_MUST_CHECK ab_status ab_rank_gradients_keep(ab_rank_gradients *ranks, int64_t rank);
 
-/* Call after the last rank: writes the mean over ranks into the gradient tensors. */
+/* Call after the last rank, with losses and scores of the ranks of this process: writes the mean over ranks
+ * into the gradient tensors; losses and scores are then those of all ranks. */
 AB_MUST_CHECK ab_status ab_rank_gradients_reduce(ab_rank_gradients *ranks);
+
+/* Internal to this folder. */
+
+/* The reduction of one gradient: "as-is" is its own format. */
+ab_reduction ab_rank_reduction_of(const ab_rank_gradients *ranks, int item);
+
+/* Reduces elements [from, from + count) of the flat gradient, all of gradient `item`. row: of rank 0, element
+ * `from`; the other ranks' rows follow at ranks->stride. */
+AB_MUST_CHECK ab_status ab_rank_reduce_part(const ab_rank_gradients *ranks, int item, int64_t from,
+                                            int64_t count, const float *row, float *sum);
+
+/* Over processes (exchange.c). */
+AB_MUST_CHECK ab_status ab_rank_exchange_init(ab_rank_gradients *ranks);
+AB_MUST_CHECK ab_status ab_rank_exchange_keep(ab_rank_gradients *ranks);
+AB_MUST_CHECK ab_status ab_rank_exchange_reduce(ab_rank_gradients *ranks);
 
 AB_END_DECLS
 

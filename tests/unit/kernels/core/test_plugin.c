@@ -85,13 +85,13 @@ static void plugins_are_looked_for_where_the_user_says(void **state) {
     (void)state;
     const char *path;
     assert_int_equal(setenv("AMPBENCH_PLUGIN_DIR", AB_PLUGIN_DIR, 1), 0);
-    assert_int_equal(ab_plugin_find("plugin_abi.so", &path), AB_OK);
+    assert_int_equal(ab_plugin_find("plugin_abi.so", "this build has no X", &path), AB_OK);
     assert_string_equal(path, FIXTURE("plugin_abi"));
-    assert_int_equal(ab_plugin_find("none.so", &path), AB_UNAVAILABLE);
+    assert_int_equal(ab_plugin_find("none.so", "this build has no X", &path), AB_UNAVAILABLE);
     assert_non_null(strstr(ab_error_message(), "no none.so in AMPBENCH_PLUGIN_DIR"));
     assert_int_equal(unsetenv("AMPBENCH_PLUGIN_DIR"), 0);
-    assert_int_equal(ab_plugin_find("none.so", &path), AB_UNAVAILABLE);
-    assert_non_null(strstr(ab_error_message(), "this build has no CUDA backend (no none.so in /"));
+    assert_int_equal(ab_plugin_find("none.so", "this build has no X", &path), AB_UNAVAILABLE);
+    assert_non_null(strstr(ab_error_message(), "this build has no X (no none.so in /"));
 }
 
 /* A folder without a plugin, whatever the build and the machine have. */

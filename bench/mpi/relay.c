@@ -1,0 +1,99 @@
+/* Requests of a worker, carried out by MPI from memory that both map. */
+#define _GNU_SOURCE
+#include "bench/mpi/relay.h"
+
+#include "kernels/core/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+ab_status ab_relay_open(ab_relay *relay, const ab_mpi *mpi, ab_rank_place place) {
+    int ends[2];
+    char text[64];
+    *relay = (ab_relay){.mpi = mpi, .place = place, .socket = -1, .worker_socket = -1, .memory = -1};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0)
+        return ab_fail(AB_SYSTEM, "--ranks mpi: cannot make a socket: %s", strerror(errno));
+    relay->socket = ends[0];
+    relay->worker_socket = ends[1];
+    relay->memory = memfd_create("ampbench-ranks", 0);
+    if (relay->memory < 0)
+        return ab_fail(AB_SYSTEM, "--ranks mpi: cannot make shared memory: %s", strerror(errno));
+    ab_text_exact(text, sizeof text, "%d %d %d %d", ends[1], relay->memory, place.rank, place.ranks);
+    return setenv(AB_LINK_VARIABLE, text, 1) == 0 ? AB_OK : ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory");
+}
+
+void ab_relay_close(ab_relay *relay) {
+    if (!relay->mpi) return;
+    if (relay->map) munmap(relay->map, relay->mapped);
+    if (relay->socket >= 0) close(relay->socket);
+    if (relay->worker_socket >= 0) close(relay->worker_socket);
+    if (relay->memory >= 0) close(relay->memory);
+    unsetenv(AB_LINK_VARIABLE);
+    *relay = (ab_relay){.mpi = NULL};
+}
+
+/* A new worker begins with as much memory as the last one left; it may grow. */
+static ab_status map_memory(ab_relay *relay, size_t bytes) {
+    if (bytes == 0 || bytes == relay->mapped) return AB_OK;
+    if (relay->map) munmap(relay->map, relay->mapped);
+    relay->map = NULL;
+    relay->mapped = 0;
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, relay->memory, 0);
+    if (map == MAP_FAILED) return ab_fail(AB_NO_MEMORY, "--ranks mpi: %s", strerror(errno));
+    relay->map = map;
+    relay->mapped = bytes;
+    return AB_OK;
+}
+
+static bool is_inside(const ab_relay *relay, int64_t at, int64_t bytes) {
+    const int64_t all = (int64_t)relay->mapped;
+    return at >= 0 && bytes >= 0 && at <= all && bytes <= all - at;
+}
+
+static ab_status begin_part(ab_relay *relay, int peer, const ab_link_part *part) {
+    const ab_mpi *mpi = relay->mpi;
+    if (!is_inside(relay, part->send_at, part->send_bytes) ||
+        !is_inside(relay, part->receive_at, part->receive_bytes))
+        return ab_fail(AB_INTERNAL, "--ranks mpi: a worker's request is outside its memory");
+    AB_TRY(ab_mpi_check(
+        mpi, mpi->receive(peer, AB_RELAY_TAG, relay->map + part->receive_at, (size_t)part->receive_bytes),
+        "receiving"));
+    return ab_mpi_check(
+        mpi, mpi->send(peer, AB_RELAY_TAG, relay->map + part->send_at, (size_t)part->send_bytes), "sending");
+}
+
+/* Peers in turn from the next rank on, so that not all send to rank 0 first. */
+static ab_status begin_exchange(ab_relay *relay, const ab_link_request *request) {
+    const int ranks = relay->place.ranks;
+    for (int k = 1; k < ranks; k++) {
+        const int peer = (relay->place.rank + k) % ranks;
+        AB_TRY(begin_part(relay, peer, &request->part[peer]));
+    }
+    return AB_OK;
+}
+
+static ab_status begin_allreduce(ab_relay *relay, const ab_link_request *request) {
+    const int64_t bytes = request->count <= INT32_MAX ? request->count * (int64_t)sizeof(float) : -1;
+    if (request->at % (int64_t)sizeof(float) != 0 || !is_inside(relay, request->at, bytes))
+        return ab_fail(AB_INTERNAL, "--ranks mpi: a worker's request is outside its memory");
+    float *values = (float *)(void *)(relay->map + request->at);
+    return ab_mpi_check(relay->mpi, relay->mpi->allreduce(values, (size_t)request->count), "MPI_Allreduce");
+}
+
+ab_status ab_relay_serve(ab_relay *relay, const ab_mpi_limits *limits) {
+    ab_link_request request;
+    const ssize_t got = recv(relay->socket, &request, sizeof request, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return AB_OK;
+    if (got != (ssize_t)sizeof request || request.ranks != relay->place.ranks)
+        return ab_fail(AB_INTERNAL, "--ranks mpi: a worker sent an unknown request");
+    AB_TRY(map_memory(relay, (size_t)request.memory_bytes));
+    AB_TRY(request.kind == AB_LINK_ALLREDUCE ? begin_allreduce(relay, &request)
+                                             : begin_exchange(relay, &request));
+    AB_TRY(ab_mpi_wait(relay->mpi, limits));
+    (void)send(relay->socket, "", 1, MSG_NOSIGNAL); /* a worker that died is noticed by its events */
+    return AB_OK;
+}

@@ -1,0 +1,32 @@
+/* The parent's end of a rank's link (bench/train/ranks/link.h): carries what its worker exchanges to the
+ * other ranks' parents by MPI. It computes nothing. */
+#ifndef AB_BENCH_MPI_RELAY_H
+#define AB_BENCH_MPI_RELAY_H
+
+#include "bench/train/ranks/link.h"
+#include "kernels/mpi/mpi.h"
+
+AB_BEGIN_DECLS
+
+typedef struct ab_relay {
+    const ab_mpi *mpi; /* borrowed */
+    ab_rank_place place;
+    int socket, worker_socket, memory; /* the last two are inherited by workers */
+    unsigned char *map;
+    size_t mapped;
+} ab_relay;
+
+enum { AB_RELAY_TAG = 1 };
+
+/* Makes socket and memory and names them in the environment of later workers. ab_relay_close also after an
+ * error. AB_SYSTEM. */
+AB_MUST_CHECK ab_status ab_relay_open(ab_relay *relay, const ab_mpi *mpi, ab_rank_place place);
+void ab_relay_close(ab_relay *relay);
+
+/* Call when relay->socket is readable: carries out one request of the worker. Blocks within the limits until
+ * all ranks have made theirs. */
+AB_MUST_CHECK ab_status ab_relay_serve(ab_relay *relay, const ab_mpi_limits *limits);
+
+AB_END_DECLS
+
+#endif

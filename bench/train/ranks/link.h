@@ -1,0 +1,72 @@
+/* A cell's process as one rank of an MPI job: bytes that all ranks exchange, through its parent.
+ *
+ * The parent alone calls MPI (bench/mpi/relay.h); a worker that crashes or runs out of memory does not take
+ * MPI down with it. Bytes are in memory that both map, requests go through a socket, and both ends sleep
+ * while they wait. Without a link (no AMPBENCH_RANK_LINK in the environment) there is one rank, or simulated
+ * ones. */
+#ifndef AB_BENCH_TRAIN_RANKS_LINK_H
+#define AB_BENCH_TRAIN_RANKS_LINK_H
+
+#include "kernels/core/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+enum { AB_RANKS_MOST = 64 };
+
+/* ---- this process's place -------------------------------------------------------------------- */
+
+typedef struct ab_rank_place {
+    int rank, ranks;     /* ranks 0: not a process of an MPI job */
+    const char *library; /* "Open MPI v4.1.4"; static; NULL: not known here */
+} ab_rank_place;
+
+/* Of this process: set by the parent that starts MPI or by ab_rank_link_open; before that, all 0. */
+ab_rank_place ab_rank_place_get(void);
+void ab_rank_place_set(ab_rank_place place);
+
+/* ---- the protocol ---------------------------------------------------------------------------- */
+
+typedef enum ab_link_kind { AB_LINK_EXCHANGE = 1, AB_LINK_ALLREDUCE = 2 } ab_link_kind;
+
+/* Bytes of the shared memory that go to one peer and come from it. */
+typedef struct ab_link_part {
+    int64_t send_at, send_bytes, receive_at, receive_bytes;
+} ab_link_part;
+
+/* One packet from worker to parent; the parent answers with one byte when it is done. */
+typedef struct ab_link_request {
+    int32_t kind, ranks;
+    int64_t memory_bytes; /* the shared memory is now this large */
+    int64_t at, count;    /* AB_LINK_ALLREDUCE: floats */
+    ab_link_part part[AB_RANKS_MOST];
+} ab_link_request;
+
+/* The worker's end, in its environment: "socket memory rank ranks". */
+#define AB_LINK_VARIABLE "AMPBENCH_RANK_LINK"
+
+/* ---- the worker's end ------------------------------------------------------------------------ */
+
+/* Opens the link that the environment names, and sets this process's place. Nothing without one. */
+AB_MUST_CHECK ab_status ab_rank_link_open(void);
+bool ab_rank_link_is_open(void);
+
+/* The shared memory, at least `bytes` long; valid until the next call. AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory);
+
+/* Every rank r calls it with parts that fit: part[q].send_bytes of r are part[r].receive_bytes of q. The own
+ * part is ignored. Returns when all bytes are there. */
+AB_MUST_CHECK ab_status ab_rank_link_exchange(const ab_link_part part[], int ranks);
+
+/* The sum over ranks of `count` floats at byte `at`, in place, by the MPI library. */
+AB_MUST_CHECK ab_status ab_rank_link_allreduce(size_t at, size_t count);
+
+/* Rank 0's value of *decision, on every rank; all ranks must call it. Without a link it stays. */
+AB_MUST_CHECK ab_status ab_rank_link_agree(bool *decision);
+
+AB_END_DECLS
+
+#endif

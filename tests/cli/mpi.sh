@@ -1,0 +1,122 @@
+# --ranks mpi: the ranks of an MPI job train to the bits of simulated ranks, for every preset and order and on
+# every MPI library that is here; a rank that dies ends the others with its number and reason and leaves a
+# valid record; what is wrong is said in one line. Skipped without mpirun or plugin.
+# AMPBENCH_MPI_ALL=1: every preset with 2, 3, 4, 7 and 8 ranks, 50 steps.
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers may forbid it
+unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_RANK PMI_FD
+libraries=()
+for library in openmpi mpich; do
+    command -v mpirun.$library >/dev/null && [ -e "$AMPBENCH_BUILD/libampbench_mpi_$library.so" ] &&
+        libraries+=("$library")
+done
+
+refused() {
+    local text=$1
+    shift
+    run "$@"
+    expect_rc 2 "$*"
+    expect_text "$work/err" "$text" "$*"
+    [ "$(wc -l <"$work/err")" = 1 ] || fail "$*: not one line on stderr: $(head -c 800 "$work/err")"
+}
+refused "start it as: mpirun -n 4 ampbench --ranks mpi" --ranks mpi --out "$work/none.json"
+refused "only \`ampbench run\` trains" plan --ranks mpi
+refused "give --ranks mpi" --ranks 2 --reduce mpi-allreduce --out "$work/none.json"
+PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused "that of MPICH: there is no libampbench_mpi_mpich.so" \
+    --ranks mpi --out "$work/none.json"
+: >"$work/libampbench_mpi_mpich.so"
+PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused "no MPI library" --ranks mpi --out "$work/none.json"
+if [ ${#libraries[@]} = 0 ]; then
+    [ "$failures" = 0 ] || finish
+    echo "SKIPPED: no mpirun, or no plugin for it"
+    exit 77
+fi
+
+# mpi LIBRARY RANKS ARGS...
+mpi() {
+    local library=$1 ranks=$2
+    shift 2
+    timeout 120 "mpirun.$library" -n "$ranks" "$AMPBENCH" "$@" >"$work/out" 2>"$work/err" </dev/null
+    rc=$?
+}
+steps=3
+[ -z "${AMPBENCH_MPI_ALL:-}" ] || steps=50
+common=(--levels O2 --net mlp --data synthetic --batch 4 --steps $steps --rounds 1 --threads 1 --no-floor
+    --eval-limit 4 --bucket-mb 0.01 --quiet --no-plots)
+
+# same LIBRARY RANKS ARGS...: losses of processes and of simulated ranks
+same() {
+    local library=$1 ranks=$2
+    shift 2
+    run "${common[@]}" "$@" --ranks "$ranks" --out "$work/simulated.json"
+    expect_rc 0 "--ranks $ranks $*"
+    mpi "$library" "$ranks" "${common[@]}" "$@" --ranks mpi --out "$work/mpi.json"
+    expect_rc 0 "$library, $ranks ranks, $*"
+    checks=$((checks + 1))
+    [ "$(digests "$work/mpi.json")" = "$(digests "$work/simulated.json")" ] ||
+        fail "$library, $ranks ranks, $*: not the losses of simulated ranks: $(digests "$work/mpi.json")"
+}
+
+first=${libraries[0]}
+last=${libraries[${#libraries[@]} - 1]}
+presets=$(sed -n 's/^AB_REDUCTION_PRESET([a-z0-9_]*, "\([^"]*\)".*/\1/p' \
+    "$AMPBENCH_SOURCE/kernels/collective/presets.def")
+if [ -n "${AMPBENCH_MPI_ALL:-}" ]; then
+    for library in "${libraries[@]}"; do
+        for preset in $presets; do
+            for ranks in 2 3 4 7 8; do same "$library" "$ranks" --ddp "$preset"; done
+        done
+    done
+else
+    ranks=2
+    for preset in $presets; do
+        same "$first" $ranks --ddp "$preset"
+        ranks=$((ranks % 3 + 2)) # 2, 4, 3, 2, ...
+    done
+fi
+same "$last" 3 --reduce hierarchical:2 --reduce-dtype bf16 --divide post
+same "$last" 4 --reduce tree --reduce-dtype fp16 --gradient-accumulation-steps 2
+same "$first" 7 --reduce exact --divide 8
+same "$last" 2 --reduce alltoall --reduce-dtype bf16 --levels O0
+follows_schema "$work/mpi.json" "a record of MPI ranks"
+expect_text "$work/out" "2 ranks, processes of MPI" "the table says what the ranks were"
+
+# The library's own sum is in fp32, whatever its order: losses are close.
+mpi "$first" 3 "${common[@]}" --ranks mpi --reduce mpi-allreduce --out "$work/sum.json"
+expect_rc 0 "mpi-allreduce"
+mpi "$first" 2 "${common[@]}" --ranks mpi --reduce mpi-allreduce --reduce-dtype bf16 --out "$work/none.json"
+expect_rc 2 "mpi-allreduce in bf16"
+expect_text "$work/err" "MPI has no sum of bf16" "mpi-allreduce in bf16"
+
+# Ranks that were started with other options.
+timeout 120 "mpirun.$first" -n 1 "$AMPBENCH" "${common[@]}" --ranks mpi --out "$work/none.json" : \
+    -n 1 "$AMPBENCH" "${common[@]}" --ranks mpi --lr 0.5 >"$work/out" 2>"$work/err" </dev/null
+rc=$?
+expect_rc 2 "other options"
+expect_text "$work/err" "rank 1 was given other options than rank 0" "other options"
+
+# worker_of RANK RANKS: its process, once there is one
+worker_of() {
+    local process i
+    for i in $(seq 300); do
+        for process in /proc/[0-9]*; do
+            grep -qz "^AMPBENCH_RANK_LINK=[0-9]* [0-9]* $1 $2$" "$process/environ" 2>/dev/null &&
+                grep -qzx "MARK=$work" "$process/environ" 2>/dev/null && echo "${process#/proc/}" && return
+        done
+        sleep 0.1
+    done
+    return 1
+}
+MARK=$work mpi "$first" 3 "${common[@]}" --steps 100000 --ranks mpi --out "$work/died.json" &
+victim=$(worker_of 2 3) || fail "no worker of rank 2"
+kill -9 "$victim"
+wait
+checks=$((checks + 1))
+grep -q "ampbench: rank 2: killed by signal 9 .*; finish with: ampbench run --resume" "$work/err" ||
+    fail "a rank died: $(head -c 800 "$work/err")"
+follows_schema "$work/died.json" "the record of a run whose rank died"
+expect_text "$work/died.json" "rank 2: killed by signal 9" "the record of a run whose rank died"
+finish

@@ -73,11 +73,11 @@ ab_status ab_group_open(ab_group *group, const volatile sig_atomic_t *stop) {
 void ab_group_close(ab_group *group, int exit_status) {
     enum { PATIENCE_S = 60 };
     if (!group->mpi) return;
-    ab_relay_close(&group->relay);
     if (!group->failed) {
+        ab_relay_close(&group->relay);
         (void)group->mpi->finish();
         return;
-    }
+    } /* else the relay's memory stays: another rank may still read from it */
     bool done;
     for (int k = 0; group->place.rank != 0 && k < PATIENCE_S * 100; k++) { /* until MPI_Abort ends it */
         const struct timespec time = {.tv_nsec = 10000000};

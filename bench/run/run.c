@@ -313,6 +313,7 @@ static ab_status serve(void *context, bool ready, int64_t deadline_ns) {
 static ab_status start_task(run *r, int cell, ab_worker_kind kind) {
     set_task(r, &r->cells[cell], kind);
     if (!r->group.mpi) return AB_OK;
+    if (r->group.failed) return ab_fail(AB_SYSTEM, "%s", r->group.reason);
     return ab_group_send_task(&r->group, &(ab_group_task){cell, kind, r->config.probe_every});
 }
 
@@ -469,11 +470,7 @@ static ab_status run_rounds(run *r) {
         for (int p = 0; p < r->count; p++) {
             if (!is_due(r, round, p)) continue;
             AB_TRY(run_process(r, round, p));
-            if (r->group.failed && !stop_requested) {
-                AB_TRY(save(r));
-                return ab_fail(AB_SYSTEM, "%s; finish with: ampbench run --resume --out %s under mpirun",
-                               r->group.reason, r->options.text[AB_OPTION_out]);
-            }
+            if (r->group.failed && !stop_requested) return ab_fail(AB_SYSTEM, "%s", r->group.reason);
             if (stop_requested)
                 return ab_fail(AB_INTERRUPTED, "interrupted; finish with: ampbench run --resume --out %s",
                                r->options.text[AB_OPTION_out]);
@@ -483,6 +480,17 @@ static ab_status run_rounds(run *r) {
     AB_TRY(ab_group_send_task(&r->group, &(ab_group_task){.cell = -1}));
     r->group.ended = true;
     return AB_OK;
+}
+
+/* All processes of all cells. A rank's failure, whenever it comes, stays in the document. */
+static ab_status run_cells(run *r) {
+    ab_status status = choose_probed_steps(r);
+    if (status == AB_OK) status = run_rounds(r);
+    if (!r->group.failed || stop_requested) return status;
+    ab_record_warn(r->document, r->group.reason);
+    AB_TRY(save(r));
+    return ab_fail(AB_SYSTEM, "%s; finish with: ampbench run --resume --out %s under mpirun", r->group.reason,
+                   r->options.text[AB_OPTION_out]);
 }
 
 /* ---- after ----------------------------------------------------------------------------------- */
@@ -543,8 +551,7 @@ static ab_status run_all(run *r, int argc, char *const *argv) {
     if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
     AB_TRY(save(r));
     catch_signals();
-    AB_TRY(choose_probed_steps(r));
-    AB_TRY(run_rounds(r));
+    AB_TRY(run_cells(r));
     ab_status outcome = verdict(r);
     AB_TRY(save_finished(r, outcome));
     AB_TRY(ab_output_reports(&r->options, r->document));

@@ -110,13 +110,22 @@ worker_of() {
     done
     return 1
 }
-MARK=$work mpi "$first" 3 "${common[@]}" --steps 100000 --ranks mpi --out "$work/died.json" &
-victim=$(worker_of 2 3) || fail "no worker of rank 2"
-kill -9 "$victim"
-wait
-checks=$((checks + 1))
-grep -q "ampbench: rank 2: killed by signal 9 .*; finish with: ampbench run --resume" "$work/err" ||
-    fail "a rank died: $(head -c 800 "$work/err")"
-follows_schema "$work/died.json" "the record of a run whose rank died"
-expect_text "$work/died.json" "rank 2: killed by signal 9" "the record of a run whose rank died"
+# dies LIBRARY ARGS...: rank 2 of 3 is killed when its first worker starts, whatever that one is for
+dies() {
+    local library=$1
+    shift
+    MARK=$work mpi "$library" 3 "${common[@]}" --steps 100000 --ranks mpi --out "$work/died.json" "$@" &
+    local victim
+    victim=$(worker_of 2 3) || fail "no worker of rank 2"
+    kill -9 "$victim"
+    wait
+    checks=$((checks + 1))
+    grep -q "ampbench: rank 2: killed by signal 9 .*; finish with: ampbench run --resume" "$work/err" ||
+        fail "a rank died, $*: $(head -c 800 "$work/err")"
+    follows_schema "$work/died.json" "the record of a run whose rank died, $*"
+    expect_text "$work/died.json" "rank 2: killed by signal 9" "the record of a run whose rank died, $*"
+    rm "$work/died.json"
+}
+dies "$first"                   # while the cost of probes is measured
+dies "$last" --probe-budget 0   # in the first round
 finish

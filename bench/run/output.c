@@ -7,6 +7,7 @@
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/files/outfile.h"
+#include "reports/record/json.h"
 #include "reports/record/result.h"
 
 #include <stdlib.h>
@@ -41,6 +42,43 @@ ab_status ab_output_lock(const char *option, const char *path, ab_lock *lock) {
     return AB_OK;
 }
 
+/* Whether the path, or what follows "NAME:" in it, is the file `about`. */
+static bool is_same_file(const char *path, const struct stat *about) {
+    struct stat other;
+    const char *rest = path ? strchr(path, ':') : NULL;
+    if (!path) return false;
+    if (stat(path, &other) == 0 && other.st_dev == about->st_dev && other.st_ino == about->st_ino)
+        return true;
+    return rest && is_same_file(rest + 1, about);
+}
+
+/* Refuses to overwrite a file that the run reads. */
+static ab_status check_no_input(const ab_options *options, const char *option, const char *path) {
+    static const ab_option_id inputs[] = {AB_OPTION_net, AB_OPTION_init, AB_OPTION_init_map, AB_OPTION_data,
+                                          AB_OPTION_resume_from};
+    char name[AB_OPTION_NAME];
+    struct stat about;
+    if (stat(path, &about) != 0) return AB_OK;
+    for (size_t i = 0; i < AB_COUNT_OF(inputs); i++)
+        if (is_same_file(options->text[inputs[i]], &about))
+            return ab_fail(AB_USAGE, "%s %s: expected another file than %s reads", option, path,
+                           ab_option_name(inputs[i], name));
+    return AB_OK;
+}
+
+/* Refuses to replace a file other than an empty one or a document that ampbench wrote. */
+static ab_status check_replaceable(const char *path) {
+    struct stat about;
+    cJSON *document = NULL;
+    if (lstat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0) return AB_OK;
+    const ab_status status = ab_json_load(path, &document);
+    const bool ours = status == AB_OK && strncmp(ab_json_text(document, "schema", ""), "ampbench", 8) == 0;
+    cJSON_Delete(document);
+    if (ours) return AB_OK;
+    return ab_fail(AB_USAGE,
+                   "--out %s: expected no file or a document that ampbench wrote, found another file", path);
+}
+
 static ab_status plots_folder_of(const ab_options *options, char folder[PATH_BYTES]) {
     char parent[PATH_BYTES];
     AB_TRY(folder_of(options->text[AB_OPTION_out], parent));
@@ -50,13 +88,17 @@ static ab_status plots_folder_of(const ab_options *options, char folder[PATH_BYT
 ab_status ab_output_prepare(const ab_options *options, ab_run_locks *locks) {
     static const ab_option_id files[] = {AB_OPTION_out, AB_OPTION_csv, AB_OPTION_markdown, AB_OPTION_html};
     char folder[PATH_BYTES], name[AB_OPTION_NAME];
+    AB_TRY(check_no_input(options, "--out", options->text[AB_OPTION_out]));
+    AB_TRY(check_replaceable(options->text[AB_OPTION_out]));
     AB_TRY(folder_of(options->text[AB_OPTION_out], folder));
     ab_status status = ab_folder_make(folder);
     if (status != AB_OK) return ab_fail_prefix(status, "--out");
     AB_TRY(ab_output_lock("--out", options->text[AB_OPTION_out], &locks->document));
     for (size_t i = 0; i < AB_COUNT_OF(files); i++)
-        if (options->text[files[i]])
+        if (options->text[files[i]]) {
             AB_TRY(ab_output_check_writable(ab_option_name(files[i], name), options->text[files[i]]));
+            AB_TRY(check_no_input(options, name, options->text[files[i]]));
+        }
     if (options->given[AB_OPTION_no_plots]) return AB_OK;
     AB_TRY(plots_folder_of(options, folder));
     return ab_lock_folder("--out", folder, &locks->plots);

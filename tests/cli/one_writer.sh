@@ -104,4 +104,25 @@ wait $!
 checks=$((checks + 1))
 cmp -s piped alone.csv || fail "a FIFO got something else"
 
+# ---- what --out does not overwrite -------------------------------------------------------------------------
+cp "$AMPBENCH_SOURCE/bench/nets/mlp.json" own_net.json
+echo "notes of a week" >notes.txt
+: >empty.json
+run run "${small[@]}" --net own_net.json --steps 2 --no-plots --out own_net.json
+expect_rc 2 "--out of --net"
+expect_text err "ampbench: --out own_net.json: expected another file than --net reads" "--out of --net"
+run run "${small[@]}" --net own_net.json --steps 2 --no-plots --out new.json --csv own_net.json
+expect_rc 2 "--csv of --net"
+expect_text err "ampbench: --csv own_net.json: expected another file than --net reads" "--csv of --net"
+run run "${small[@]}" --steps 2 --no-plots --out notes.txt
+expect_rc 2 "--out of a text"
+expect_text err "expected no file or a document that ampbench wrote" "--out of a text"
+checks=$((checks + 2))
+cmp -s own_net.json "$AMPBENCH_SOURCE/bench/nets/mlp.json" || fail "--out changed the network's file"
+[ "$(cat notes.txt)" = "notes of a week" ] || fail "--out changed a text"
+for steps in 2 3; do
+    run run "${small[@]}" --steps "$steps" --no-plots --out empty.json
+    expect_rc 0 "--out of an empty file, then of its document"
+done
+
 finish

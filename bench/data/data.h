@@ -18,12 +18,29 @@ AB_BEGIN_DECLS
 typedef enum ab_split { AB_SPLIT_TRAIN, AB_SPLIT_TEST } ab_split;
 
 typedef enum ab_normalize {
-    AB_NORMALIZE_NONE,    /* bytes 0..255 unchanged */
-    AB_NORMALIZE_UNIT,    /* x / 255 */
-    AB_NORMALIZE_STANDARD /* (x / 255 - mean) / std of the whole training split, padding included */
+    AB_NORMALIZE_NONE,     /* bytes 0..255 unchanged */
+    AB_NORMALIZE_UNIT,     /* x / 255 */
+    AB_NORMALIZE_STANDARD, /* (x / 255 - mean) / std of the whole training split, padding included */
+    AB_NORMALIZE_GIVEN     /* (x / 255 - mean) / std of ab_pixels */
 } ab_normalize;
 
 AB_MUST_CHECK ab_status ab_normalize_find(const char *name, ab_normalize *mode); /* none, unit, standard */
+
+enum { AB_PIXEL_CHANNELS = 16, AB_PIXEL_PAD = 1 << 12 };
+
+/* Preprocessing of images as stated by the user, of transforms.Normalize and Pad. */
+typedef struct ab_pixels {
+    int channels; /* pairs of mean and std: 0: none, 1: of every channel, or one per channel */
+    double mean[AB_PIXEL_CHANNELS], std[AB_PIXEL_CHANNELS]; /* of x / 255 */
+    bool padded;
+    int64_t pad;      /* rows and columns added on each side, if padded */
+    bool zero_border; /* the border is 0 after the normalisation; else pixel value 0, normalised */
+} ab_pixels;
+
+/* --normalize: a name of ab_normalize_find, or MEAN/STD pairs with commas (*mode: AB_NORMALIZE_GIVEN).
+ * --pad: "N" pads with 0 after the normalisation, "N:before" before it. AB_CONFIG otherwise. */
+AB_MUST_CHECK ab_status ab_pixels_normalize(const char *text, ab_normalize *mode, ab_pixels *pixels);
+AB_MUST_CHECK ab_status ab_pixels_pad(const char *text, ab_pixels *pixels);
 
 /* How a source stores targets. */
 typedef enum ab_label_kind {
@@ -55,6 +72,7 @@ typedef struct ab_data {
     ab_images split[2];
     double mean,
         std; /* of the training pixels / 255, padding included; population, in double; else 0 and 1 */
+    ab_pixels pixels; /* of ab_data_preprocess; else all 0 */
 } ab_data;
 
 /* Opens the argument of --data for a net with samples and targets of `shape`: a source of data.def
@@ -70,6 +88,10 @@ AB_MUST_CHECK ab_status ab_data_open(const char *name_or_path, const ab_data_sha
 AB_MUST_CHECK ab_status ab_data_open_images(const char *name_or_path, int64_t height, int64_t width,
                                             int64_t channels, uint64_t seed, ab_data **data);
 void ab_data_close(ab_data *data); /* NULL is a no-op */
+
+/* Sets the preprocessing of `data`. AB_CONFIG unless it holds images, whose channels and, with the padding,
+ * size fit. */
+AB_MUST_CHECK ab_status ab_data_preprocess(ab_data *data, const ab_pixels *pixels);
 
 /* Arguments of a source. */
 typedef struct ab_data_request {

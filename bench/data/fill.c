@@ -8,47 +8,63 @@ enum { GREYS = 256 };
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* The fp32 value of every pixel byte, each rounded once. */
-static void make_values(const ab_data *data, ab_normalize mode, float *value) {
-    for (int grey = 0; grey < GREYS; grey++) {
-        double x = mode == AB_NORMALIZE_NONE ? grey : grey / 255.0;
-        value[grey] = (float)(mode == AB_NORMALIZE_STANDARD ? (x - data->mean) / data->std : x);
+/* The fp32 value of every pixel byte, each rounded once, and of the border: of all channels, or of each. */
+typedef struct pixel_values {
+    int64_t channels;
+    float pixel[AB_PIXEL_CHANNELS][GREYS], border[AB_PIXEL_CHANNELS];
+} pixel_values;
+
+static void make_values(const ab_data *data, ab_normalize mode, pixel_values *value) {
+    const bool given = mode == AB_NORMALIZE_GIVEN, moved = given || mode == AB_NORMALIZE_STANDARD;
+    value->channels = given ? data->pixels.channels : 1;
+    for (int64_t c = 0; c < value->channels; c++) {
+        const double mean = given ? data->pixels.mean[c] : data->mean,
+                     std = given ? data->pixels.std[c] : data->std;
+        for (int grey = 0; grey < GREYS; grey++) {
+            const double x = mode == AB_NORMALIZE_NONE ? grey : grey / 255.0;
+            value->pixel[c][grey] = (float)(moved ? (x - mean) / std : x);
+        }
+        value->border[c] = data->pixels.zero_border ? 0.0f : value->pixel[c][0];
     }
 }
 
-static float *fill_border(float *out, float value, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = value;
+/* n values, from the first channel on. */
+static float *fill_border(float *out, const pixel_values *value, int64_t n) {
+    for (int64_t i = 0; i < n; i++) out[i] = value->border[i % value->channels];
     return out + n;
 }
 
-static float *fill_pixels(float *out, const float *value, const uint8_t *pixel, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = value[pixel[i]];
+static float *fill_pixels(float *out, const pixel_values *value, const uint8_t *pixel, int64_t n) {
+    if (value->channels == 1)
+        for (int64_t i = 0; i < n; i++) out[i] = value->pixel[0][pixel[i]];
+    else
+        for (int64_t i = 0; i < n; i++) out[i] = value->pixel[i % value->channels][pixel[i]];
     return out + n;
 }
 
-/* One image, with borders of pixel value 0. */
-static float *fill_image(const ab_data *data, const float *value, const uint8_t *pixel, float *out) {
+/* One image with its border. */
+static float *fill_image(const ab_data *data, const pixel_values *value, const uint8_t *pixel, float *out) {
     const int64_t top = (data->height - data->stored_height) / 2,
                   bottom = data->height - data->stored_height - top;
     const int64_t left = (data->width - data->stored_width) / 2,
                   right = data->width - data->stored_width - left;
     const int64_t row = data->width * data->channels, stored_row = data->stored_width * data->channels;
-    out = fill_border(out, value[0], top * row);
+    out = fill_border(out, value, top * row);
     for (int64_t y = 0; y < data->stored_height; y++) {
-        out = fill_border(out, value[0], left * data->channels);
+        out = fill_border(out, value, left * data->channels);
         out = fill_pixels(out, value, pixel + y * stored_row, stored_row);
-        out = fill_border(out, value[0], right * data->channels);
+        out = fill_border(out, value, right * data->channels);
     }
-    return fill_border(out, value[0], bottom * row);
+    return fill_border(out, value, bottom * row);
 }
 
 static void fill_images(const ab_data *data, const ab_images *source, ab_normalize mode, const int64_t *index,
                         int64_t n, float *images) {
     const int64_t bytes = data->stored_height * data->stored_width * data->channels;
-    float value[GREYS];
-    make_values(data, mode, value);
+    pixel_values value;
+    make_values(data, mode, &value);
     for (int64_t i = 0; i < n; i++)
-        images = fill_image(data, value, source->pixel + index[i] * bytes, images);
+        images = fill_image(data, &value, source->pixel + index[i] * bytes, images);
 }
 
 /* Copies elements of four bytes, `each` per sample. */

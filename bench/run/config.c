@@ -190,7 +190,8 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     config->path = (ab_cpu_path)choice;
     AB_TRY(parse_choice(options, AB_OPTION_math, maths, 2, &choice));
     config->tf32 = choice == 1;
-    return ab_normalize_find(options->text[AB_OPTION_normalize], &config->normalize);
+    if (options->text[AB_OPTION_pad]) AB_TRY(ab_pixels_pad(options->text[AB_OPTION_pad], &config->pixels));
+    return ab_pixels_normalize(options->text[AB_OPTION_normalize], &config->normalize, &config->pixels);
 }
 
 /* Rejects a parameter that the optimizer's formula does not have: it would have no effect. */
@@ -557,6 +558,7 @@ static ab_status take_level_options(const ab_options *options, ab_run_config *co
 
 static ab_status open_data(const ab_options *options, ab_run_config *config) {
     AB_TRY(ab_data_open(config->data_name, &config->net->data, config->seed, &config->data));
+    AB_TRY(ab_data_preprocess(config->data, &config->pixels));
     return ab_run_config_steps(options, config);
 }
 

@@ -43,6 +43,7 @@ typedef struct ab_run_config {
     uint64_t seed; /* of the data and the order of cells; the first of `seeds` */
     int64_t seeds;
     ab_normalize normalize;
+    ab_pixels pixels;
     bool shuffled, accumulate_half;
     ab_cpu_path path;
     bool no_graph, tf32;

@@ -177,6 +177,17 @@ static void add_data(ab_digest *digest, const ab_run_config *config) {
 
 /* ---- digest -------------------------------------------------------------------------------- */
 
+/* Only what differs from black borders of the needed size, the default. */
+static void add_pixels(ab_digest *digest, const ab_run_config *config) {
+    const ab_pixels *pixels = &config->pixels;
+    add_integer(digest, "normalize", config->normalize);
+    for (int c = 0; c < pixels->channels; c++) {
+        add_number(digest, "mean", pixels->mean[c]);
+        add_number(digest, "std", pixels->std[c]);
+    }
+    if (pixels->zero_border) add_integer(digest, "zero_border", pixels->pad);
+}
+
 ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell, char digest[17]) {
     ab_digest sum = ab_digest_start();
     add_net(&sum, config->net);
@@ -189,7 +200,7 @@ ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell, 
     add_integer(&sum, "batch", config->batch);
     add_integer(&sum, "steps", config->steps);
     add_integer(&sum, "first_step", config->first_step);
-    add_integer(&sum, "normalize", config->normalize);
+    add_pixels(&sum, config);
     add_integer(&sum, "shuffled", config->shuffled);
     add_integer(&sum, "accumulate_half", config->accumulate_half);
     add_integer(&sum, "cpu_path", config->path);

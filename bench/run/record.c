@@ -204,6 +204,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddNumberToObject(object, "threads", config->threads);
     cJSON_AddStringToObject(object, "order", options->text[AB_OPTION_order]);
     cJSON_AddStringToObject(object, "normalize", options->text[AB_OPTION_normalize]);
+    if (options->text[AB_OPTION_pad]) cJSON_AddStringToObject(object, "pad", options->text[AB_OPTION_pad]);
     cJSON_AddNumberToObject(object, "rounds", (double)config->rounds);
     add_probes(object, config);
     cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);

@@ -460,6 +460,80 @@ static void modes_scale_each_pixel_once(void **state) {
     ab_data_close(data);
 }
 
+/* As torchvision's Pad(2) after Normalize((0.1307,), (0.3081,)) after ToTensor(), or Pad(2) first: torch 2.11
+ * computes these values for bytes 0, 51, 255 in fp32. */
+static void stated_means_and_borders_are_those_of_torchvision(void **state) {
+    folder *f = *state;
+    static const double expected[3] = {-0.4242129, 0.2249270, 2.8214867};
+    static const uint8_t bytes[3] = {0, 51, 255};
+    static const int64_t index[1] = {0};
+    float image[(ROWS + 4) * (COLUMNS + 4)];
+    int32_t label;
+    write_folder(f);
+    ab_data *data = open_data(f->path, ROWS + 4, COLUMNS + 4);
+    for (int before = 0; before < 2; before++) {
+        ab_normalize mode = AB_NORMALIZE_NONE;
+        ab_pixels pixels = {0};
+        assert_int_equal(ab_pixels_normalize("0.1307/0.3081", &mode, &pixels), AB_OK);
+        assert_int_equal(mode, AB_NORMALIZE_GIVEN);
+        assert_int_equal(ab_pixels_pad(before ? "2:before" : "2", &pixels), AB_OK);
+        assert_int_equal(ab_data_preprocess(data, &pixels), AB_OK);
+        memcpy(data->split[AB_SPLIT_TRAIN].pixel, bytes, sizeof bytes);
+        ab_data_fill(data, AB_SPLIT_TRAIN, mode, index, 1, image, &label);
+        assert_true(fabs((double)image[0] - (before ? expected[0] : 0)) < 1e-6);
+        for (int i = 0; i < 3; i++)
+            assert_true(fabs((double)image[2 * (COLUMNS + 4) + 2 + i] - expected[i]) < 1e-6);
+    }
+    ab_data_close(data);
+}
+
+static void channels_are_normalised_each_by_its_own_pair(void **state) {
+    (void)state;
+    uint8_t pixel[6] = {0, 128, 255, 10, 20, 30};
+    static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
+    static const int64_t index[1] = {0};
+    uint8_t id = 0;
+    ab_data data = {.shape = {.x = {.ndim = 3, .dim = {1, 4, 3}}},
+                    .height = 1,
+                    .width = 4,
+                    .channels = 3,
+                    .stored_height = 1,
+                    .stored_width = 2};
+    ab_normalize mode = AB_NORMALIZE_NONE;
+    ab_pixels pixels = {0};
+    float image[12];
+    int32_t label;
+    data.split[AB_SPLIT_TRAIN] = (ab_images){.count = 1, .pixel = pixel, .label = &id};
+    assert_int_equal(ab_pixels_normalize("0.485/0.229,0.456/0.224,0.406/0.225", &mode, &pixels), AB_OK);
+    assert_int_equal(ab_data_preprocess(&data, &pixels), AB_OK);
+    ab_data_fill(&data, AB_SPLIT_TRAIN, mode, index, 1, image, &label);
+    for (int i = 0; i < 12; i++) {
+        const double x = i >= 3 && i < 9 ? pixel[i - 3] / 255.0 : 0;
+        assert_true(image[i] == (float)((x - mean[i % 3]) / std[i % 3]));
+    }
+    pixels.channels = 2;
+    assert_int_equal(ab_data_preprocess(&data, &pixels), AB_CONFIG);
+    pixels = (ab_pixels){.padded = true, .pad = 1};
+    assert_int_equal(ab_data_preprocess(&data, &pixels), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "become 3x4, expected the net's input, 1x4"));
+}
+
+static void other_preprocessing_is_refused(void **state) {
+    (void)state;
+    static const char *const means[] = {"0.5/0",  "/1",    "0.5/",  "0.5/0.1,", "a/b",
+                                        "0.5/-1", "nan/1", "1/inf", "1/2x"};
+    static const char *const pads[] = {"", "-1", "2:after", "two", "4097", "2 ", "99999999999999999999"};
+    for (size_t i = 0; i < AB_COUNT_OF(means); i++) {
+        ab_normalize mode;
+        ab_pixels pixels = {0};
+        assert_int_equal(ab_pixels_normalize(means[i], &mode, &pixels), AB_CONFIG);
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(pads); i++) {
+        ab_pixels pixels = {0};
+        assert_int_equal(ab_pixels_pad(pads[i], &pixels), AB_CONFIG);
+    }
+}
+
 static void modes_are_found_by_name(void **state) {
     (void)state;
     ab_normalize mode;
@@ -718,6 +792,9 @@ int main(void) {
         IN_FOLDER(inputs_that_do_not_fit_name_both_shapes),
         IN_FOLDER(statistics_are_those_of_the_padded_training_set),
         IN_FOLDER(modes_scale_each_pixel_once),
+        IN_FOLDER(stated_means_and_borders_are_those_of_torchvision),
+        cmocka_unit_test(channels_are_normalised_each_by_its_own_pair),
+        cmocka_unit_test(other_preprocessing_is_refused),
         cmocka_unit_test(modes_are_found_by_name),
         cmocka_unit_test(file_order_drops_the_rest_of_an_epoch),
         cmocka_unit_test(shuffled_order_is_the_recorded_one),

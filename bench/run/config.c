@@ -4,6 +4,7 @@
 #include "bench/run/config.h"
 
 #include "bench/amp/layer_formats.h"
+#include "bench/run/scale_range.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
@@ -91,8 +92,8 @@ static ab_status parse_list(const ab_options *options, ab_option_id id, ab_run_c
     }
 }
 
-static ab_status list_full(const char *name) {
-    return ab_fail(AB_USAGE, "%s: at most %d items", name, AB_MAX_LIST);
+static ab_status list_full(const char *name, int most) {
+    return ab_fail(AB_USAGE, "%s: at most %d items", name, most);
 }
 
 /* "loss_scale=128", which belongs to the entry before it. */
@@ -113,7 +114,7 @@ static ab_status take_level(ab_run_config *config, const char *item) {
     const char *rest;
     const ab_level *level = ab_level_named(item, &rest);
     if (!level && strchr(item, '=') && !strchr(item, ':')) return extend_entry(config, item);
-    if (config->levels == AB_MAX_LIST) return list_full("--levels");
+    if (config->levels == AB_MAX_LIST) return list_full("--levels", AB_MAX_LIST);
     if (!level) AB_TRY(ab_level_find(item, &level));
     for (int i = 0; i < config->levels; i++)
         if (strcmp(config->own[i].entry, item) == 0)
@@ -125,13 +126,23 @@ static ab_status take_level(ab_run_config *config, const char *item) {
     return AB_OK;
 }
 
+/* Room for one more scale, without a text; NULL: out of memory. */
+static ab_scale_choice *new_scale(ab_run_config *config) {
+    ab_scale_choice *more = realloc(config->scale, ((size_t)config->scales + 1) * sizeof *more);
+    if (!more) return NULL;
+    config->scale = more;
+    more[config->scales] = (ab_scale_choice){.preset = false};
+    return &more[config->scales++];
+}
+
 /* "torch", "deepspeed:init=65536"; "window=500" after the latter's comma belongs to it. */
-static ab_status take_scale(ab_run_config *config, const char *item) {
+static ab_status take_one_scale(ab_run_config *config, const char *item) {
     bool more = strchr(item, '=') && !strchr(item, ':');
     if (more && config->scales == 0)
         return ab_fail(AB_USAGE, "--scales: expected a dialect before '%s', e.g. torch:%s", item, item);
-    if (!more && config->scales == AB_MAX_LIST) return list_full("--scales");
-    ab_scale_choice *choice = &config->scale[more ? config->scales - 1 : config->scales++];
+    if (!more && config->scales == AB_MAX_SCALES) return list_full("--scales", AB_MAX_SCALES);
+    ab_scale_choice *choice = more ? &config->scale[config->scales - 1] : new_scale(config);
+    if (!choice) return ab_fail(AB_NO_MEMORY, "--scales: out of memory");
     const char *separator = !more ? "" : strchr(choice->text, ':') ? "," : ":";
     char *text = ab_text_new("%s%s%s", more ? choice->text : "", separator, item);
     if (!text) return ab_fail(AB_NO_MEMORY, "--scales: out of memory");
@@ -142,9 +153,20 @@ static ab_status take_scale(ab_run_config *config, const char *item) {
     return ab_loss_scale_parse("--scales", choice->text, &choice->scale);
 }
 
+/* One scale, or a range of powers: 2^0..2^24. */
+static ab_status take_scale(ab_run_config *config, const char *item) {
+    char one[AB_SCALE_RANGE_ITEM];
+    ab_scale_range range;
+    if (!ab_scale_range_is(item)) return take_one_scale(config, item);
+    AB_TRY(ab_scale_range_parse(item, &range));
+    if (range.count > AB_MAX_SCALES - config->scales) return list_full("--scales", AB_MAX_SCALES);
+    for (int i = 0; i < range.count; i++) AB_TRY(take_one_scale(config, ab_scale_range_item(&range, i, one)));
+    return AB_OK;
+}
+
 static ab_status take_half(ab_run_config *config, const char *item) {
     static const char *const names[] = {"fp16", "bf16"};
-    if (config->halves == AB_MAX_LIST) return list_full("--half");
+    if (config->halves == AB_MAX_LIST) return list_full("--half", AB_MAX_LIST);
     const ab_format *format = NULL;
     for (size_t i = 0; i < AB_COUNT_OF(names); i++)
         if (strcmp(item, names[i]) == 0) AB_TRY(ab_format_find(item, &format));
@@ -615,6 +637,8 @@ void ab_run_config_clear(ab_run_config *config) {
     config->net = NULL;
     config->data = NULL;
     for (int i = 0; i < config->scales; i++) free(config->scale[i].text);
+    free(config->scale);
+    config->scale = NULL;
     config->scales = 0;
     for (int l = 0; l < config->levels; l++) ab_level_options_free(&config->own[l]);
     ab_level_options_free(&config->unnamed);

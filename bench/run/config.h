@@ -8,7 +8,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_MAX_LIST = 32 };
+enum { AB_MAX_LIST = 32, AB_MAX_SCALES = 256 };
 
 typedef struct ab_scale_choice {
     bool preset; /* use the level's own scale */
@@ -19,7 +19,7 @@ typedef struct ab_scale_choice {
 typedef struct ab_run_config {
     int levels, scales, halves;
     const ab_level *level[AB_MAX_LIST];
-    ab_scale_choice scale[AB_MAX_LIST];
+    ab_scale_choice *scale; /* [scales], at most AB_MAX_SCALES; owned */
     const ab_format *half[AB_MAX_LIST];
     ab_level_options own[AB_MAX_LIST]; /* of level[i]: what --levels, --set and --to say of it */
     ab_level_options unnamed;          /* their items that name no level */

@@ -53,6 +53,10 @@ int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell),
 /* Filters. */
 bool ab_plot_is_perturbed_baseline(const cJSON *cell);
 
+/* Colour index of the cell's level, the same in every plot: the levels of the document other than O0, in
+ * order of appearance, from 2; O0 and its perturbed baselines have 0 and 1. */
+int ab_plot_color(const cJSON *document, const cJSON *cell);
+
 /* "O2, dynamic scale": distinguishes a cell from the others of its document; clean. At least AB_PLOT_LABEL
  * bytes. */
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label);

@@ -113,23 +113,6 @@ static int longest(const series *s, int count) {
     return most;
 }
 
-/* Colour index: the levels of the document other than O0, in order of appearance; O0 and its perturbed
- * baselines have 0 and 1. */
-static int color_of(const cJSON *document, const cJSON *cell) {
-    const char *level = ab_cell_label(cell);
-    int color = 2;
-    if (is_o0(cell)) return ab_plot_is_perturbed_baseline(cell);
-    for (const cJSON *other = ab_json_at(document, "cells")->child; other; other = other->next) {
-        bool first = !is_o0(other);
-        for (const cJSON *before = ab_json_at(document, "cells")->child; before != other;
-             before = before->next)
-            first &= strcmp(ab_cell_label(before), ab_cell_label(other)) != 0;
-        if (strcmp(ab_cell_label(other), level) == 0) break;
-        color += first;
-    }
-    return color;
-}
-
 /* Dash index: the cells of the page with the same colour, in order. */
 static int dash_of(const cJSON *const *cell, int i) {
     int dash = 1;
@@ -153,8 +136,8 @@ static void write_variables(const cJSON *document, const cJSON *const *cell, con
     for (int i = 0; i < count; i++) {
         fprintf(script, "label_of[%d] = ", i + 1);
         ab_plot_quote(script, ab_plot_label(document, cell[i], label));
-        fprintf(script, "; color_of[%d] = %d; dash_of[%d] = %d\n", i + 1, color_of(document, cell[i]), i + 1,
-                dash_of(cell, i));
+        fprintf(script, "; color_of[%d] = %d; dash_of[%d] = %d\n", i + 1, ab_plot_color(document, cell[i]),
+                i + 1, dash_of(cell, i));
     }
 }
 

@@ -63,6 +63,23 @@ int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell),
     return (count + per_page - 1) / per_page;
 }
 
+static bool is_o0(const cJSON *cell) { return strcmp(ab_cell_label(cell), "O0") == 0; }
+
+int ab_plot_color(const cJSON *document, const cJSON *cell) {
+    const cJSON *cells = ab_json_at(document, "cells");
+    const char *level = ab_cell_label(cell);
+    int color = 2;
+    if (is_o0(cell)) return ab_plot_is_perturbed_baseline(cell);
+    for (const cJSON *other = cells ? cells->child : NULL; other; other = other->next) {
+        bool first = !is_o0(other);
+        for (const cJSON *before = cells->child; before != other; before = before->next)
+            first &= strcmp(ab_cell_label(before), ab_cell_label(other)) != 0;
+        if (strcmp(ab_cell_label(other), level) == 0) break;
+        color += first;
+    }
+    return color;
+}
+
 static bool varies(const cJSON *document, const char *key) {
     const cJSON *cell, *cells = ab_json_at(document, "cells"),
                        *first = cells ? ab_json_at(cells->child, key) : NULL;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "bench/run/config.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +187,67 @@ static void lists_are_read_item_by_item(void **state) {
     ab_run_config_clear(&config); /* twice is once */
 }
 
+/* Scales of a range against powers made by ldexp. */
+static void a_range_stands_for_its_powers(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int first, step, count;
+    } rows[] = {{"2^0..2^24", 0, 1, 25},
+                {"2^0..2^24:4", 0, 4, 7},
+                {"2**-3..2^3:5", -3, 5, 2},
+                {"0.25..64", -2, 1, 9},
+                {"2^7..2^7", 7, 1, 1}};
+    ab_run_config config;
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        char text[80];
+        snprintf(text, sizeof text, "--scales default,%s,dynamic", rows[i].text);
+        assert_int_equal(configure(text, &config), AB_OK);
+        assert_int_equal(config.scales, rows[i].count + 2);
+        for (int k = 0; k < rows[i].count; k++) {
+            assert_false(config.scale[k + 1].preset || config.scale[k + 1].scale.dynamic);
+            assert_true(config.scale[k + 1].scale.value == ldexp(1, rows[i].first + k * rows[i].step));
+        }
+        ab_run_config_clear(&config);
+    }
+    assert_int_equal(configure("--scales 10^0..10^4:2:skip", &config), AB_OK);
+    assert_int_equal(config.scales, 3);
+    assert_string_equal(config.scale[2].text, "10^4:skip");
+    assert_true(config.scale[2].scale.dynamic && config.scale[2].scale.scaler.value[0] == 10000);
+    ab_run_config_clear(&config);
+}
+
+static void bad_ranges_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "2^3..2^1",    "2^0..3^4",  "3..12",       "2^0..",           "..2^4",      "2^0..2^4:0",
+        "2^0..2^4:-1", "2^0..2^4:", "2^0..2^4:4x", "2^0..2^4:skip:4", "2^0.5..2^4", "1^0..1^4",
+        "0..4",        "-2..4",     "2^0..2^9999", "nan..2^4",        "2^0..inf",   "2^0..2^4..2^8"};
+    for (size_t i = 0; i < AB_COUNT_OF(bad); i++) {
+        char text[80];
+        snprintf(text, sizeof text, "--scales %s", bad[i]);
+        is_misconfigured(text, "--scales: expected a range of powers such as 2^0..2^24");
+    }
+    is_misconfigured("--scales 2^0..2^900", "--scales: at most 256 items");
+    is_misconfigured("--scales 2^0..2^130", "--scales"); /* beyond fp32 */
+}
+
+/* O0 ignores the scales: one cell a seed, beside the twins of the first seed. */
+static void a_range_trains_o0_once_a_seed(void **state) {
+    (void)state;
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count, baselines = 0;
+    assert_int_equal(configure("--levels O0,O2,O3 --scales 2^0..2^24 --seeds 3", &config), AB_OK);
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
+    assert_int_equal(count, 3 * (1 + 2 * 25) + 2);
+    for (int i = 0; i < count; i++)
+        baselines += ab_level_is_reference(cells[i].level) && !cells[i].perturbation;
+    assert_int_equal(baselines, 3);
+    ab_run_cells_free(cells, count);
+    ab_run_config_clear(&config);
+}
+
 static void bad_lists_are_refused(void **state) {
     (void)state;
     is_misconfigured("--levels 0", "letter O");
@@ -197,10 +259,7 @@ static void bad_lists_are_refused(void **state) {
     is_misconfigured("--half fp8_e4m3", "expected fp16 or bf16, found 'fp8_e4m3'");
     is_misconfigured("--scales 1,0", "above 0");
     is_misconfigured("--scales 1111111111111111111111111111111111111111111111111111111111111111", "too long");
-    is_misconfigured(
-        "--scales 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,"
-        "31,32,33",
-        "at most 32");
+    is_misconfigured("--scales 2^0..2^99,2^0..2^99,2^0..2^55,2", "--scales: at most 256 items");
 }
 
 static void bad_numbers_are_refused_with_the_range(void **state) {
@@ -605,6 +664,9 @@ int main(void) {
         cmocka_unit_test(outputs_are_no_part_of_the_configuration),
         cmocka_unit_test(lists_are_read_item_by_item),
         cmocka_unit_test(bad_lists_are_refused),
+        cmocka_unit_test(a_range_stands_for_its_powers),
+        cmocka_unit_test(bad_ranges_are_refused),
+        cmocka_unit_test(a_range_trains_o0_once_a_seed),
         cmocka_unit_test(bad_numbers_are_refused_with_the_range),
         cmocka_unit_test(bad_names_are_refused_with_the_nearest),
         cmocka_unit_test(what_depends_on_the_data_is_checked_against_it),

@@ -5,6 +5,7 @@
 #include "support/report_text.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -257,6 +258,46 @@ static void test_an_unwritable_folder_is_named(void **state) {
     clear_folder();
 }
 
+/* A cell O2 at `scale` with a loss gap and shares that the test chooses. */
+static void add_swept(cJSON *document, double scale, double seed, double gap, double flushed) {
+    cJSON *cell = cJSON_CreateObject(), *policy = cJSON_AddObjectToObject(cell, "policy"),
+          *summary = cJSON_AddObjectToObject(cell, "summary");
+    cJSON_AddStringToObject(cell, "level", "O2");
+    cJSON_AddStringToObject(cell, "half_format", "fp16");
+    cJSON_AddStringToObject(cell, "device", "cpu");
+    cJSON_AddStringToObject(cell, "model", "mlp");
+    cJSON_AddNumberToObject(cell, "seed", seed);
+    cJSON_AddNumberToObject(policy, "loss_scale", scale);
+    if (isfinite(gap)) cJSON_AddNumberToObject(summary, "loss_gap", gap);
+    cJSON_AddNumberToObject(summary, "flushed_share", flushed);
+    cJSON_AddNumberToObject(summary, "overflowed", scale);
+    cJSON_AddNumberToObject(summary, "skipped_share", 0.25);
+    cJSON_AddItemToArray(cJSON_GetObjectItem(document, "cells"), cell);
+}
+
+/* Points in order of the scale, means and ranges over the seeds; too few scales are no sweep. */
+static void test_a_sweep_is_one_line_of_means(void **state) {
+    (void)state;
+    const char *note;
+    cJSON *document = cJSON_CreateObject();
+    cJSON_AddArrayToObject(document, "cells");
+    add_swept(document, 8, 1, NAN, 0);
+    add_swept(document, 1, 1, 0.5, 0.125);
+    add_swept(document, 1, 2, -0.25, 0.375);
+    write_plots(document, false, &note);
+    assert_false(exists("sweep", ".dat"));
+    add_swept(document, 0.5, 1, -2, 0.5);
+    write_plots(document, false, &note);
+    char *text = ab_test_read(in_folder("sweep", ".dat"));
+    assert_non_null(text);
+    assert_non_null(
+        strstr(text, "\n-1 2 2 2 1 0 50 0.5 25\n0 0.125 0.25 0.5 0 0 25 1 25\n3 ? ? ? 0 1 ? 8 25\n"));
+    assert_false(exists("sweep-2", ".dat"));
+    free(text);
+    cJSON_Delete(document);
+    clear_folder();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_gnuplot_data_and_scripts_are_complete),
@@ -264,6 +305,7 @@ int main(void) {
         cmocka_unit_test(test_the_same_document_gives_the_same_files),
         cmocka_unit_test(test_no_string_of_a_document_is_a_command),
         cmocka_unit_test(test_many_cells_go_to_several_pages),
+        cmocka_unit_test(test_a_sweep_is_one_line_of_means),
         cmocka_unit_test(test_a_document_without_data_has_no_plots),
         cmocka_unit_test(test_the_data_of_the_histogram_follow_from_the_record),
         cmocka_unit_test(test_an_unwritable_folder_is_named),

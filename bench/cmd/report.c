@@ -5,9 +5,11 @@
 #include "kernels/core/log.h"
 #include "kernels/core/show.h"
 #include "kernels/files/lock.h"
+#include "reports/record/json.h"
 #include "reports/record/ranks.h"
 #include "reports/record/result.h"
 
+#include <fnmatch.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 typedef struct request {
     char **documents; /* of the ranks of one run, or one */
     int count;
-    const char *format, *csv, *markdown, *html, *junit, *plots, *color;
+    const char *format, *csv, *markdown, *html, *junit, *plots, *color, *cells;
 } request;
 
 static void print_help(void) {
@@ -33,6 +35,7 @@ static void print_help(void) {
          "  --junit FILE      write JUnit XML to FILE: per cell, did it train, as well as O0, with the same "
          "bits\n"
          "  --plots DIR       write the plots' data and scripts to DIR, and pictures if gnuplot is there\n"
+         "  --cells PATTERN   only the cells whose id matches, such as '*/O2/128/*', and O0\n"
          "  --color WHEN      auto (default), always or never; NO_COLOR is honoured\n"
          "  --help            this text");
 }
@@ -44,7 +47,7 @@ static ab_status parse(int argc, char **argv, request *r) {
         {.name = "--format", .value = &r->format},     {.name = "--csv", .value = &r->csv},
         {.name = "--markdown", .value = &r->markdown}, {.name = "--html", .value = &r->html},
         {.name = "--junit", .value = &r->junit},       {.name = "--plots", .value = &r->plots},
-        {.name = "--color", .value = &r->color},
+        {.name = "--color", .value = &r->color},       {.name = "--cells", .value = &r->cells},
     };
     const ab_argument_list list = {"report", arguments, (int)AB_COUNT_OF(arguments), NULL, false};
     for (int i = 1; i < argc; i++) {
@@ -84,7 +87,29 @@ static ab_status draw_plots(const cJSON *document, const char *folder) {
     AB_TRY(status);
     if (note) ab_warn("%s", note);
     ab_info("%s: %d plots drawn", folder, rendered);
+    char undrawn[AB_PLOTS_UNDRAWN];
+    if (ab_plots_undrawn_text(document, undrawn))
+        ab_info("%s: %s; --cells PATTERN draws those of some cells", folder, undrawn);
     return AB_OK;
+}
+
+/* Leaves out the cells whose id does not match; O0 cells, which the others are compared with, stay. */
+static ab_status keep_cells(const char *pattern, cJSON *document) {
+    cJSON *cells = cJSON_GetObjectItemCaseSensitive(document, "cells"), *next = NULL;
+    int matching = 0;
+    for (cJSON *cell = cells ? cells->child : NULL; cell; cell = next) {
+        next = cell->next;
+        const bool matches = fnmatch(pattern, ab_json_text(cell, "id", ""), 0) == 0;
+        matching += matches;
+        if (matches || strcmp(ab_json_text(cell, "level", ""), "O0") == 0) continue;
+        cJSON_Delete(cJSON_DetachItemViaPointer(cells, cell));
+    }
+    return matching > 0
+               ? AB_OK
+               : ab_fail(AB_USAGE,
+                         "report: --cells: expected a pattern of a cell's id, found '%s', which none "
+                         "has; try '*/O2/*'",
+                         pattern);
 }
 
 /* The document, or those of all ranks as one. */
@@ -105,6 +130,7 @@ static ab_status print_report(const request *r, const ab_report *format, int col
     ab_status status;
     AB_TRY_GOTO(load(r, &document));
     AB_TRY_GOTO(ab_result_summarise(document));
+    if (r->cells) AB_TRY_GOTO(keep_cells(r->cells, document));
     AB_TRY_GOTO(format->write(document, stdout, color));
     if (r->csv) AB_TRY_GOTO(ab_report_to_file("csv", r->csv, document));
     if (r->markdown) AB_TRY_GOTO(ab_report_to_file("markdown", r->markdown, document));

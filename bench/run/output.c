@@ -123,13 +123,17 @@ static int wants_color(const ab_options *options) {
 }
 
 static ab_status plots(const ab_options *options, const cJSON *document) {
-    char folder[PATH_BYTES];
+    char folder[PATH_BYTES], undrawn[AB_PLOTS_UNDRAWN];
     const char *note = NULL;
     int rendered = 0;
     AB_TRY(plots_folder_of(options, folder));
     AB_TRY(ab_plots_write(document, folder, &rendered, &note));
     if (note) ab_warn("plots: %s", note);
     if (!options->given[AB_OPTION_quiet]) ab_print(stderr, "%d plots in %s\n", rendered, folder);
+    if (!options->given[AB_OPTION_quiet] && ab_plots_undrawn_text(document, undrawn))
+        ab_print(stderr,
+                 "%s: `ampbench report RESULT.json --cells PATTERN --plots DIR` draws those of some cells\n",
+                 undrawn);
     return AB_OK;
 }
 

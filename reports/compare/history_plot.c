@@ -106,4 +106,4 @@ static ab_status write_plot(const cJSON *json, int page, FILE *data, FILE *scrip
 }
 
 extern const char ab_embedded_gp_history[];
-const ab_plot ab_plot_history = {"history", ab_embedded_gp_history, pages, write_plot};
+const ab_plot ab_plot_history = {"history", ab_embedded_gp_history, pages, write_plot, false};

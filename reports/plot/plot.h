@@ -22,7 +22,12 @@ typedef struct ab_plot {
     /* Writes data blocks (gnuplot's `index`) and the variables that the template reads, including `width`
      * and `height`. */
     ab_status (*write)(const cJSON *document, int page, FILE *data, FILE *script);
+    bool whole; /* shows the run as a whole: drawn however many cells there are */
 } ab_plot;
+
+/* Whether pictures of the plot are drawn: those of single cells are not beyond AB_PLOT_MANY cells. */
+enum { AB_PLOT_MANY = 30 };
+bool ab_plot_is_drawn(const ab_plot *plot, const cJSON *document);
 
 /* The plots of plots.def with their heading and a sentence on what they show. */
 typedef struct ab_plot_words {

@@ -107,4 +107,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_cost[];
 extern const ab_plot ab_plot_cost;
-const ab_plot ab_plot_cost = {"cost", ab_embedded_gp_cost, pages, write_plot};
+const ab_plot ab_plot_cost = {"cost", ab_embedded_gp_cost, pages, write_plot, false};

@@ -184,4 +184,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_flush[];
 extern const ab_plot ab_plot_flush;
-const ab_plot ab_plot_flush = {"flush", ab_embedded_gp_flush, pages, write_plot};
+const ab_plot ab_plot_flush = {"flush", ab_embedded_gp_flush, pages, write_plot, false};

@@ -172,4 +172,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_frontier[];
 extern const ab_plot ab_plot_frontier;
-const ab_plot ab_plot_frontier = {"frontier", ab_embedded_gp_frontier, pages, write_plot};
+const ab_plot ab_plot_frontier = {"frontier", ab_embedded_gp_frontier, pages, write_plot, true};

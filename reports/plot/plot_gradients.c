@@ -196,4 +196,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_gradients[];
 extern const ab_plot ab_plot_gradients;
-const ab_plot ab_plot_gradients = {"gradients", ab_embedded_gp_gradients, pages, write_plot};
+const ab_plot ab_plot_gradients = {"gradients", ab_embedded_gp_gradients, pages, write_plot, false};

@@ -162,4 +162,4 @@ out:
 
 extern const char ab_embedded_gp_loss[];
 extern const ab_plot ab_plot_loss;
-const ab_plot ab_plot_loss = {"loss", ab_embedded_gp_loss, pages, write_plot};
+const ab_plot ab_plot_loss = {"loss", ab_embedded_gp_loss, pages, write_plot, false};

@@ -130,4 +130,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_scale[];
 extern const ab_plot ab_plot_scale;
-const ab_plot ab_plot_scale = {"scale", ab_embedded_gp_scale, pages, write_plot};
+const ab_plot ab_plot_scale = {"scale", ab_embedded_gp_scale, pages, write_plot, false};

@@ -282,4 +282,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_sweep[];
 extern const ab_plot ab_plot_sweep;
-const ab_plot ab_plot_sweep = {"sweep", ab_embedded_gp_sweep, pages, write_plot};
+const ab_plot ab_plot_sweep = {"sweep", ab_embedded_gp_sweep, pages, write_plot, true};

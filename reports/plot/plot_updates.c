@@ -190,4 +190,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_updates[];
 extern const ab_plot ab_plot_updates;
-const ab_plot ab_plot_updates = {"updates", ab_embedded_gp_updates, pages, write_plot};
+const ab_plot ab_plot_updates = {"updates", ab_embedded_gp_updates, pages, write_plot, false};

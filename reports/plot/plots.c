@@ -161,6 +161,27 @@ void ab_plot_number(FILE *data, double value) {
         fputs(" ?", data);
 }
 
+/* ---- what is drawn --------------------------------------------------------------------------- */
+
+bool ab_plot_is_drawn(const ab_plot *plot, const cJSON *document) {
+    return plot->whole || cJSON_GetArraySize(ab_json_at(document, "cells")) <= AB_PLOT_MANY;
+}
+
+int ab_plots_undrawn(const cJSON *document) {
+    int count = 0;
+    for (size_t i = 0; i < AB_COUNT_OF(plots); i++)
+        if (!ab_plot_is_drawn(plots[i], document)) count += plots[i]->pages(document);
+    return count;
+}
+
+const char *ab_plots_undrawn_text(const cJSON *document, char *text) {
+    const int count = ab_plots_undrawn(document);
+    ab_text_show(text, AB_PLOTS_UNDRAWN,
+                 "%d pictures of single cells are not drawn, as there are more than %d cells", count,
+                 AB_PLOT_MANY);
+    return count > 0 ? text : NULL;
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 char *ab_plot_page_name(const ab_plot *plot, int page, char *name) {
@@ -284,7 +305,7 @@ static void draw_all(const ab_plot *const *list, size_t count, const cJSON *docu
                      const char *format, int *rendered, const char **note) {
     char name[FILE_NAME];
     for (size_t i = 0; i < count; i++) {
-        int pages = list[i]->pages(document);
+        int pages = ab_plot_is_drawn(list[i], document) ? list[i]->pages(document) : 0;
         for (int page = 0; page < pages; page++) {
             ab_plot_page_name(list[i], page, name);
             int status = draw(folder, name, format);

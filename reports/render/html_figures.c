@@ -8,6 +8,7 @@
 #include "reports/diagnose/known_issues.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
+#include "reports/record/result.h"
 #include "reports/render/html.h"
 #include "reports/render/markup.h"
 
@@ -86,10 +87,21 @@ static ab_status write_page(const ab_html *h, int plot, int page, const char *fo
 
 static ab_status write_all(const ab_html *h, const char *folder) {
     for (int plot = 0; plot < ab_plots_count(); plot++) {
-        int pages = ab_plots_at(plot)->pages(h->document);
+        const ab_plot *p = ab_plots_at(plot);
+        int pages = ab_plot_is_drawn(p, h->document) ? p->pages(h->document) : 0;
         for (int page = 0; page < pages; page++) AB_TRY(write_page(h, plot, page, folder));
     }
     return AB_OK;
+}
+
+static void write_undrawn(const ab_html *h) {
+    char text[AB_PLOTS_UNDRAWN];
+    if (!ab_plots_undrawn_text(h->document, text)) return;
+    fprintf(
+        h->out,
+        "<p class=\"note\">%s. A page of some cells has theirs: <code>ampbench report RESULT.json --cells "
+        "PATTERN --html FILE</code>, where the pattern is one of cells' ids, such as '*/O2/128/*'.</p>\n",
+        text);
 }
 
 static const char missing[] = "<p class=\"note\">There are no pictures: gnuplot was not found, or failed, "
@@ -113,6 +125,7 @@ ab_status ab_html_figures(const ab_html *h) {
     if (status == AB_OK && rendered > 0 && note)
         ab_warn("the page lacks a picture: gnuplot failed on at least one plot");
     if (status == AB_OK) status = write_all(h, folder);
+    if (status == AB_OK) write_undrawn(h);
     remove_folder(folder);
     return status;
 }

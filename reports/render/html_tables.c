@@ -273,6 +273,17 @@ ab_status ab_html_levels(const ab_html *h) {
 
 /* ---- data of the figures --------------------------------------------------------------------- */
 
+/* Tables of very many cells are folded. */
+static bool is_folded(const ab_html *h) { return cJSON_GetArraySize(cells_of(h)) > AB_PLOT_MANY; }
+
+static void begin_fold(const ab_html *h, const char *summary) {
+    if (is_folded(h)) fprintf(h->out, "<details>\n<summary>%s</summary>\n", summary);
+}
+
+static void end_fold(const ab_html *h) {
+    if (is_folded(h)) fputs("</details>\n", h->out);
+}
+
 static void memory_table(const ab_html *h) {
     char head[AB_MEM_CATEGORY_COUNT][40], text[AB_TEXT_NUMBER];
     const char *headings[AB_MEM_CATEGORY_COUNT + 3] = {"level"};
@@ -283,6 +294,7 @@ static void memory_table(const ab_html *h) {
         headings[i + 1] = head[i];
     }
     headings[AB_MEM_CATEGORY_COUNT + 1] = "#total";
+    begin_fold(h, "Tensor memory by category");
     ab_html_table(h, "memory-table", "Tensor memory by category, MiB", headings);
     cJSON_ArrayForEach(cell, cells_of(h)) {
         const cJSON *memory = ab_json_at(cell, "memory_bytes");
@@ -296,6 +308,7 @@ static void memory_table(const ab_html *h) {
         end_row(h);
     }
     ab_html_end_table(h);
+    end_fold(h);
 }
 
 typedef struct scales {
@@ -323,6 +336,7 @@ static void scale_table(const ab_html *h) {
                                            "#steps skipped", "#first skipped", NULL};
     char text[AB_TEXT_NUMBER];
     const cJSON *cell;
+    begin_fold(h, "Loss scale over the steps");
     ab_html_table(h, "scale-table", "Loss scale over the steps", headings);
     cJSON_ArrayForEach(cell, cells_of(h)) {
         const cJSON *runs = ab_json_at(cell, "scale");
@@ -339,6 +353,7 @@ static void scale_table(const ab_html *h) {
         end_row(h);
     }
     ab_html_end_table(h);
+    end_fold(h);
 }
 
 /* The layer and the margin of every skipped step. */

@@ -258,6 +258,26 @@ static void test_an_unwritable_folder_is_named(void **state) {
     clear_folder();
 }
 
+/* Beyond 30 cells pictures of single cells are scripts only; those of the whole run are drawn. */
+static void test_very_many_cells_are_one_picture(void **state) {
+    (void)state;
+    char text[AB_PLOTS_UNDRAWN];
+    const char *note;
+    cJSON *document = ab_test_fixture("lenet5");
+    const int had = cJSON_GetArraySize(member(document, "cells"));
+    assert_null(ab_plots_undrawn_text(document, text));
+    add_cells(document, 31 - had);
+    assert_int_equal(cJSON_GetArraySize(member(document, "cells")), 31);
+    const int drawn = write_plots(document, true, &note);
+    assert_true(exists("loss-2", ".gp") && exists("loss-2", ".dat"));
+    assert_false(exists("loss", ".png") || exists("cost", ".png") || exists("gradients-3", ".png"));
+    if (have_gnuplot()) assert_int_equal(drawn, 1); /* the frontier */
+    assert_true(ab_plots_undrawn(document) > 10);
+    assert_non_null(strstr(ab_plots_undrawn_text(document, text), "more than 30 cells"));
+    cJSON_Delete(document);
+    clear_folder();
+}
+
 /* A cell O2 at `scale` with a loss gap and shares that the test chooses. */
 static void add_swept(cJSON *document, double scale, double seed, double gap, double flushed) {
     cJSON *cell = cJSON_CreateObject(), *policy = cJSON_AddObjectToObject(cell, "policy"),
@@ -305,6 +325,7 @@ int main(void) {
         cmocka_unit_test(test_the_same_document_gives_the_same_files),
         cmocka_unit_test(test_no_string_of_a_document_is_a_command),
         cmocka_unit_test(test_many_cells_go_to_several_pages),
+        cmocka_unit_test(test_very_many_cells_are_one_picture),
         cmocka_unit_test(test_a_sweep_is_one_line_of_means),
         cmocka_unit_test(test_a_document_without_data_has_no_plots),
         cmocka_unit_test(test_the_data_of_the_histogram_follow_from_the_record),

@@ -14,14 +14,15 @@ set label 2 'a point is a run; the line is the median between two changes of lev
 do for [i = 1:panels] {
     top = first_top + (i - 1) * panel_height
     set tmargin at screen py(top)
-    set bmargin at screen py(top + panel_height - 44)
+    set bmargin at screen py(top + panel_height - 62)
     set xrange [0.5:runs[i] + 0.5]
     set yrange [low[i]:high[i]]
-    gap = (high[i] - low[i]) / 3.0
-    set ytics low[i], gap
-    set format y '%.4g'
-    set label 9 (i == panels ? 'run, in order of time' : '') at graph 0.5, screen py(height - 14) center \
-        font small_font textcolor rgb soft
+    set ytics step[i]
+    set format y '%.'.digits[i].'g'
+    set xtics () noenhanced
+    set for [k = first_tick[i]:last_tick[i]] xtics add (tick_date[k]."\n".tick_name[k] tick_at[k])
+    set label 9 (i == panels ? 'run, in order of time: its date, and its label or commit' : '') \
+        at graph 0.5, screen py(height - 14) center font small_font textcolor rgb soft
     set label 10 title[i] at screen px(90), screen py(top - 12) noenhanced font panel_font textcolor rgb ink
     set label 11 note[i] at graph 1, screen py(top - 12) right noenhanced font small_font textcolor rgb soft
     plot data index 2*i-1 using 1:3:($2-$1):(0) with vectors nohead linecolor rgb vermillion linewidth 2.4, \

@@ -2,6 +2,7 @@
  * Descriptive only: the exit status says whether a comparison was possible; `ampbench gate` fails a build. */
 #include "bench/cmd/cmd.h"
 #include "kernels/core/number.h"
+#include "kernels/core/show.h"
 #include "reports/compare/divergence.h"
 #include "reports/compare/equivalence.h"
 #include "reports/record/json.h"
@@ -98,6 +99,14 @@ static ab_status write(const request *r, const cJSON *list) {
     return status;
 }
 
+/* The labels of the runs, where they have some. */
+static void print_labels(const request *r, const cJSON *base, const cJSON *other) {
+    const char *of_base = ab_json_text(base, "run.label", NULL),
+               *of_other = ab_json_text(other, "run.label", NULL);
+    if (of_base) ab_print(stdout, "%s: %s\n", r->base, of_base);
+    if (of_other) ab_print(stdout, "%s: %s\n", r->other, of_other);
+}
+
 static ab_status compare(const request *r) {
     cJSON *base = NULL, *other = NULL, *list = NULL;
     ab_status status;
@@ -112,6 +121,7 @@ static ab_status compare(const request *r) {
     }
     if (r->json) AB_TRY_GOTO(write(r, list));
     if (r->json && strcmp(r->json, "-") == 0) goto out;
+    print_labels(r, base, other);
     if (r->trace)
         ab_divergence_print(list, stdout);
     else

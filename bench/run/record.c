@@ -61,6 +61,7 @@ static cJSON *run_part(const ab_options *options, int argc, char *const *argv) {
     digest = ab_digest_add(digest, text, strlen(text));
     cJSON_AddStringToObject(run, "id", ab_digest_text(digest, id));
     cJSON_AddStringToObject(run, "started_utc", text);
+    if (options->text[AB_OPTION_label]) cJSON_AddStringToObject(run, "label", options->text[AB_OPTION_label]);
     cJSON_AddNullToObject(run, "finished_utc");
     list = cJSON_AddArrayToObject(run, "argv");
     for (int i = 0; i < argc; i++) cJSON_AddItemToArray(list, cJSON_CreateString(i ? argv[i] : "ampbench"));

@@ -4,8 +4,10 @@
 #include "kernels/core/text.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
+#include "reports/record/summary.h"
 #include "reports/record/text.h"
 #include "reports/stats/changes.h"
+#include "reports/stats/stats.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -17,22 +19,26 @@ enum { SETTINGS = 200 };
 typedef struct metric {
     const char *name, *path; /* path: in a cell */
     bool exact, more_is_better;
+    bool rounds; /* rounding alone changes it: differences within the noise floor are none */
 } metric;
 
 static const metric metrics[] = {
-    {"step_time_ns", "summary.step_time_ns", false, false}, {"peak_bytes", "summary.peak_bytes", true, false},
-    {"loss_final", "summary.loss_final", true, false},      {"test_accuracy", "test_accuracy", true, true},
-    {"steps_skipped", "steps_skipped", true, false},
+    {"step_time_ns", "summary.step_time_ns", false, false, false},
+    {"peak_bytes", "summary.peak_bytes", true, false, false},
+    {"loss_final", "summary.loss_final", true, false, true},
+    {"test_accuracy", "test_accuracy", true, true, false},
+    {"steps_skipped", "steps_skipped", true, false, false},
 };
 
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
 /* One cell of one run; texts are cleaned, not truncated, and owned. */
-enum { CELL, KEY, STARTED, RUN, SHA, SETTINGS_OF_RUN, TEXTS };
+enum { CELL, KEY, STARTED, RUN, SHA, LABEL, SETTINGS_OF_RUN, TEXTS };
 typedef struct entry {
     char *text[TEXTS];
     uint64_t settings_digest; /* of all settings; the text shows only a few */
     double value[METRICS];    /* NAN: missing */
+    double floor;             /* what chance does to the final loss of the cell */
 } entry;
 
 struct ab_history {
@@ -68,6 +74,13 @@ static void describe(const cJSON *document, char *text) {
                  ab_json_number(config, "threads", 0), ab_json_number(config, "threads", 0) == 1 ? "" : "s");
 }
 
+/* The noise floor of O0; a half level also rounds, which the rounding floor covers. 0: not measured. */
+static double floor_of(const cJSON *document, const cJSON *cell) {
+    const ab_floors floors = ab_summary_floors(document);
+    const bool o0 = strcmp(ab_json_text(cell, "level", ""), "O0") == 0;
+    return o0 ? floors.noise : fmax(floors.noise, floors.rounding);
+}
+
 static ab_status fill(const cJSON *document, const cJSON *cell, entry *e) {
     char settings[SETTINGS];
     describe(document, settings);
@@ -76,6 +89,7 @@ static ab_status fill(const cJSON *document, const cJSON *cell, entry *e) {
                                       [STARTED] = ab_json_text(document, "run.started_utc", "?"),
                                       [RUN] = ab_json_text(document, "run.id", "?"),
                                       [SHA] = ab_json_text(document, "generator.git_sha", ""),
+                                      [LABEL] = ab_json_text(document, "run.label", ""),
                                       [SETTINGS_OF_RUN] = settings};
     for (int i = 0; i < TEXTS; i++) {
         const size_t size = strlen(texts[i]) + 1; /* cleaning never lengthens a text */
@@ -83,6 +97,7 @@ static ab_status fill(const cJSON *document, const cJSON *cell, entry *e) {
         if (!e->text[i]) return ab_fail(AB_NO_MEMORY, "out of memory for the history");
         ab_text_clean(e->text[i], size, texts[i]);
     }
+    e->floor = floor_of(document, cell);
     e->settings_digest = ab_settings_digest(ab_json_at(document, "config"));
     for (int i = 0; i < METRICS; i++) e->value[i] = ab_json_number(cell, metrics[i].path, (double)NAN);
     return AB_OK;
@@ -114,7 +129,7 @@ ab_status ab_history_add(ab_history *history, const cJSON *document, int *added)
     bool known = false;
     *added = 0;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        entry e = {{NULL}, 0, {0}};
+        entry e = {{NULL}, 0, {0}, 0};
         bool done = strcmp(ab_json_text(cell, "status", ""), "ok") == 0;
         if (!done || cJSON_IsString(ab_json_at(cell, "twin"))) continue;
         ab_status status = fill(document, cell, &e);
@@ -154,11 +169,14 @@ typedef struct series {
     const entry **at;
     double *value;
     ab_segment *segment;
+    double floor; /* differences up to it are chance */
+    int distinct; /* runs of equal values */
 } series;
 
 static void collect(const entry *first, int count, int which, series *s) {
     s->metric = &metrics[which];
-    s->count = s->segments = 0;
+    s->count = s->segments = s->distinct = 0;
+    s->floor = 0;
     if (count > AB_CHANGES_MOST) { /* keep the latest */
         first += count - AB_CHANGES_MOST;
         count = AB_CHANGES_MOST;
@@ -166,15 +184,38 @@ static void collect(const entry *first, int count, int which, series *s) {
     for (int i = 0; i < count; i++) {
         double value = first[i].value[which];
         if (!isfinite(value) || (!metrics[which].exact && value <= 0)) continue;
+        if (s->metric->rounds) s->floor = fmax(s->floor, first[i].floor);
         s->at[s->count] = &first[i];
         s->value[s->count++] = value;
     }
 }
 
+/* Joins segments whose values stay within the floor of the first of them, and takes their median. */
+static ab_status join_chance(series *s) {
+    int kept = 0;
+    double *copy = malloc(((size_t)s->count + 1) * sizeof *copy);
+    if (!copy) return ab_fail(AB_NO_MEMORY, "out of memory for the history");
+    for (int i = 1; i < s->segments; i++) {
+        if (fabs(s->segment[i].median - s->value[s->segment[kept].first]) <= s->floor)
+            s->segment[kept].count += s->segment[i].count;
+        else
+            s->segment[++kept] = s->segment[i];
+    }
+    s->segments = kept + 1;
+    for (int i = 0; i < s->segments; i++) {
+        ab_segment *segment = &s->segment[i];
+        memcpy(copy, s->value + segment->first, (size_t)segment->count * sizeof *copy);
+        segment->median = ab_stats_median(copy, segment->count);
+    }
+    free(copy);
+    return AB_OK;
+}
+
 static ab_status search(series *s, double guard) {
     if (!s->metric->exact) return ab_changes_find(s->value, s->count, guard, s->segment, &s->segments);
     ab_changes_exact(s->value, s->count, s->segment, &s->segments);
-    return AB_OK;
+    s->distinct = s->segments;
+    return s->floor > 0 ? join_chance(s) : AB_OK;
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
@@ -189,6 +230,7 @@ static cJSON *points_json(const series *s) {
             cJSON_AddStringToObject(point, "git_sha", s->at[i]->text[SHA]);
         else
             cJSON_AddNullToObject(point, "git_sha");
+        if (s->at[i]->text[LABEL][0]) cJSON_AddStringToObject(point, "label", s->at[i]->text[LABEL]);
         cJSON_AddNumberToObject(point, "value", s->value[i]);
         cJSON_AddItemToArray(list, point);
     }
@@ -235,6 +277,10 @@ static cJSON *series_json(const series *s) {
     cJSON_AddStringToObject(object, "comparability_key", s->at[0]->text[KEY]);
     cJSON_AddStringToObject(object, "metric", s->metric->name);
     cJSON_AddBoolToObject(object, "exact", s->metric->exact);
+    if (s->floor > 0) {
+        cJSON_AddNumberToObject(object, "noise_floor", s->floor);
+        cJSON_AddNumberToObject(object, "within_noise", s->distinct - s->segments);
+    }
     cJSON_AddItemToObject(object, "points", points_json(s));
     cJSON_AddItemToObject(object, "segments", segments_json(s));
     cJSON_AddItemToObject(object, "changes", changes_json(s));
@@ -262,12 +308,9 @@ static ab_status add_all(const ab_history *h, double guard, series *s, cJSON *li
 
 ab_status ab_history_json(const ab_history *history, double guard, cJSON **json) {
     size_t room = (size_t)history->count + 2;
-    series s = {NULL,
-                0,
-                0,
-                malloc(room * sizeof *s.at),
-                malloc(room * sizeof *s.value),
-                malloc(room * sizeof *s.segment)};
+    series s = {.at = malloc(room * sizeof *s.at),
+                .value = malloc(room * sizeof *s.value),
+                .segment = malloc(room * sizeof *s.segment)};
     cJSON *document = cJSON_CreateObject(), *list = cJSON_CreateArray();
     ab_status status = AB_OK;
     *json = NULL;

@@ -427,7 +427,15 @@ static ab_status add_about(const cJSON *document, const ab_grid *grid, const cel
     return labels[0] ? add_line(lines, tone, "%s: %s", labels, what) : AB_OK;
 }
 
+static ab_status add_run_label(const cJSON *document, ab_grid_lines *lines) {
+    char text[200];
+    const char *label = ab_json_text(document, "run.label", NULL);
+    return label ? add_line(lines, AB_TONE_PLAIN, "label: %s", ab_text_clean(text, sizeof text, label))
+                 : AB_OK;
+}
+
 static ab_status add_intro(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_run_label(document, &grid->intro));
     AB_TRY(add_title(document, &grid->intro));
     AB_TRY(add_training_details(document, &grid->intro));
     AB_TRY(add_setting(document, &grid->intro));

@@ -26,14 +26,24 @@ run_and_report() (
     grep -q '^O2 .* 128 ' some.txt || fail "--cells left out the cell that matches"
     grep -q '^O0 ' some.txt || fail "--cells left out O0"
     ! grep -q '^O3 ' some.txt || fail "--cells kept a cell that does not match"
-    ! "$AMPBENCH" report full.json --cells 'O2' > some.txt 2> errors || fail "--cells took a pattern of no cell"
+    ! "$AMPBENCH" report full.json --cells O2 > some.txt 2> errors ||
+        fail "--cells took a pattern of no cell"
     grep -q "report: --cells: expected a pattern" errors || fail "no message on a pattern of no cell"
     run --levels O0,O2 --scales '2^-16..2^14' --no-floor --rounds 1 --probe-every 8 --out sweep/sweep.json \
         --html sweep.html > run.txt
     "$AMPBENCH" report sweep/sweep.json > report.txt
     cmp run.txt report.txt || fail "the report's table of a sweep is not the run's"
-    [ "$(grep -c '^O0 ' run.txt)" = 1 ] || fail "O0 was trained more than once"
-    [ "$(grep -c '^O2 ' run.txt)" = 31 ] || fail "not every scale of the range was trained"
+    run --levels O0 --no-floor --rounds 1 --no-plots --label 'new <kernels>' --out label.json \
+        --html label.html > label.txt
+    grep -q '^label: new <kernels>$' label.txt || fail "the table does not say the label"
+    grep -q 'new &lt;kernels&gt;' label.html || fail "the page does not say the label"
+    "$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/result-1.schema.json" \
+        label.json || fail "a label is not in the schema"
+    "$AMPBENCH" compare label.json label.json > compared.txt || true
+    grep -q '^label.json: new <kernels>$' compared.txt || fail "the comparison does not say the label"
+    [ "$(grep -o '"mlp/O0/[^"]*"' sweep/sweep.json | sort -u | wc -l)" = 1 ] || fail "O0 was trained twice"
+    [ "$(grep -o '"mlp/O2/[^"]*"' sweep/sweep.json | sort -u | wc -l)" = 31 ] ||
+        fail "not every scale of the range was trained"
     [ "$(grep -cv '[#?]' sweep/plots/sweep.dat)" -ge 1 ] || fail "no data of the sweep"
     grep -q 'report RESULT.json --cells' sweep.html || fail "the page does not say where single cells are"
     ! ls sweep/plots/loss*.png 2> /dev/null || fail "pictures of single cells of a sweep were drawn"

@@ -215,7 +215,7 @@ static void test_a_history_reads_as_text(void **state) {
     fclose(out);
     assert_non_null(strstr(text, "24 runs\n"));
     assert_non_null(
-        strstr(text, "in the last 10 of 24 runs; 1 change:\n      2026-02-15T00:00:00Z  run run-14: "));
+        strstr(text, "in the last 10 of 24 runs; 1 change:\n      2026-02-15T00:00:00Z  run run-14"));
     assert_non_null(strstr(text, "%), worse\n"));
     assert_non_null(strstr(text, " in all 24 runs\n"));
     free(text);
@@ -272,6 +272,50 @@ static void test_cells_that_differ_late_have_series_of_their_own(void **state) {
     ab_history_destroy(history);
 }
 
+/* Run `i` whose O0 loss is moved by `shift`, and whose floor is that of the fixture's twin. */
+static void add_loss(ab_history *history, int i, double shift) {
+    char text[40];
+    int added;
+    cJSON *document = ab_test_fixture("lenet5"), *run = cJSON_GetObjectItem(document, "run"), *cell, *loss;
+    snprintf(text, sizeof text, "run-%02d", i);
+    cJSON_SetValuestring(cJSON_GetObjectItem(run, "id"), text);
+    snprintf(text, sizeof text, "2026-02-%02dT00:00:00Z", i + 1);
+    cJSON_SetValuestring(cJSON_GetObjectItem(run, "started_utc"), text);
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        cJSON_ArrayForEach(loss, cJSON_GetObjectItem(cell, "loss")) {
+            if (cJSON_IsNumber(loss)) cJSON_SetNumberValue(loss, loss->valuedouble + shift);
+        }
+    }
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    assert_int_equal(ab_history_add(history, document, &added), AB_OK);
+    cJSON_Delete(document);
+}
+
+static void test_a_loss_changes_only_beyond_its_noise_floor(void **state) {
+    (void)state;
+    ab_history *history;
+    cJSON *json, *document = ab_test_fixture("lenet5");
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    const cJSON *found = cJSON_GetObjectItem(cJSON_GetObjectItem(document, "noise_floor"), "loss_gap");
+    assert_non_null(found);
+    const double floor = found->valuedouble;
+    assert_true(floor > 0);
+    const double shift[] = {0, 0.5 * floor, -0.5 * floor, 4 * floor, 4.5 * floor, 0};
+    cJSON_Delete(document);
+    assert_int_equal(ab_history_create(&history), AB_OK);
+    for (int i = 0; i < (int)AB_COUNT_OF(shift); i++) add_loss(history, i, shift[i]);
+    assert_int_equal(ab_history_json(history, 0.03, &json), AB_OK);
+    const cJSON *series = series_of(json, "/O0/", "loss_final");
+    const cJSON *changes = cJSON_GetObjectItem(series, "changes");
+    assert_int_equal(cJSON_GetArraySize(changes), 2);
+    assert_int_equal(cJSON_GetObjectItem(changes->child, "index")->valueint, 3);
+    assert_int_equal(cJSON_GetObjectItem(changes->child->next, "index")->valueint, 5);
+    assert_int_equal(cJSON_GetObjectItem(series, "within_noise")->valueint, 3);
+    assert_true(fabs(cJSON_GetObjectItem(series, "noise_floor")->valuedouble - floor) < 1e-12);
+    cJSON_Delete(json);
+    ab_history_destroy(history);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cells_that_differ_late_have_series_of_their_own),
@@ -283,6 +327,7 @@ int main(void) {
         cmocka_unit_test(test_a_history_names_the_run_that_changed),
         cmocka_unit_test(test_a_history_reads_as_text),
         cmocka_unit_test(test_other_settings_are_another_series),
+        cmocka_unit_test(test_a_loss_changes_only_beyond_its_noise_floor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

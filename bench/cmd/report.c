@@ -6,6 +6,7 @@
 #include "kernels/core/show.h"
 #include "kernels/files/lock.h"
 #include "reports/record/json.h"
+#include "reports/record/overlay.h"
 #include "reports/record/ranks.h"
 #include "reports/record/result.h"
 
@@ -17,7 +18,7 @@
 
 /* The parsed command line; texts are borrowed from argv. */
 typedef struct request {
-    char **documents; /* of the ranks of one run, or one */
+    char **documents; /* runs, or ranks of one run */
     int count;
     const char *format, *csv, *markdown, *html, *junit, *plots, *color, *cells;
 } request;
@@ -25,7 +26,10 @@ typedef struct request {
 static void print_help(void) {
     puts("usage: ampbench report RESULT.json... [OPTION]...\n\n"
          "Prints the table of a result document; writes it in other forms; draws its plots.\n"
-         "Several documents are the records of ampprobe of the ranks of one run: counts are added up.\n\n"
+         "Several documents are runs, shown together under their labels, as table, Markdown, page and plots; "
+         "or,\n"
+         "if each is a record of ampprobe of a rank of one distributed run, ranks, whose counts are added "
+         "up.\n\n"
          "  --format FORMAT   what goes to stdout (default table):");
     for (int i = 0; i < ab_report_count(); i++)
         ab_print(stdout, "                      %-10s%s\n", ab_report_at(i)->name, ab_report_at(i)->text);
@@ -112,24 +116,51 @@ static ab_status keep_cells(const char *pattern, cJSON *document) {
                          pattern);
 }
 
-/* The document, or those of all ranks as one. */
+/* The other formats name one run. */
+static ab_status check_several(const request *r) {
+    static const char *const formats[] = {"table", "markdown", "html"};
+    bool fits = false;
+    for (size_t i = 0; i < AB_COUNT_OF(formats); i++) fits |= strcmp(r->format, formats[i]) == 0;
+    if (!fits)
+        return ab_fail(AB_USAGE,
+                       "report: --format %s: expected one run; several are shown as table, markdown, html",
+                       r->format);
+    if (r->csv || r->junit)
+        return ab_fail(AB_USAGE, "report: %s: expected one run; several are shown as table, markdown, html",
+                       r->csv ? "--csv" : "--junit");
+    return AB_OK;
+}
+
+/* Adds the document of another rank, or of another run. */
+static ab_status add_document(const request *r, cJSON *document, bool ranks, int i) {
+    cJSON *other = NULL;
+    ab_status status;
+    AB_TRY_GOTO(ab_result_load(r->documents[i], &other));
+    if (ranks) {
+        AB_TRY_GOTO(ab_result_add_rank(document, r->documents[0], i, other, r->documents[i]));
+    } else {
+        AB_TRY_GOTO(ab_result_summarise(other));
+        AB_TRY_GOTO(ab_result_lay_over(document, r->documents[0], i, other, r->documents[i]));
+    }
+out:
+    cJSON_Delete(other);
+    return status;
+}
+
+/* The document, summarised, with those of the other ranks or runs in it. */
 static ab_status load(const request *r, cJSON **document) {
     AB_TRY(ab_result_load(r->documents[0], document));
-    for (int i = 1; i < r->count; i++) {
-        cJSON *other = NULL;
-        AB_TRY(ab_result_load(r->documents[i], &other));
-        const ab_status status = ab_result_add_rank(*document, r->documents[0], i, other, r->documents[i]);
-        cJSON_Delete(other);
-        AB_TRY(status);
-    }
-    return AB_OK;
+    const bool ranks = ab_result_is_rank(*document);
+    if (r->count > 1 && !ranks) AB_TRY(check_several(r));
+    if (!ranks) AB_TRY(ab_result_summarise(*document));
+    for (int i = 1; i < r->count; i++) AB_TRY(add_document(r, *document, ranks, i));
+    return ranks ? ab_result_summarise(*document) : AB_OK;
 }
 
 static ab_status print_report(const request *r, const ab_report *format, int color) {
     cJSON *document = NULL;
     ab_status status;
     AB_TRY_GOTO(load(r, &document));
-    AB_TRY_GOTO(ab_result_summarise(document));
     if (r->cells) AB_TRY_GOTO(keep_cells(r->cells, document));
     AB_TRY_GOTO(format->write(document, stdout, color));
     if (r->csv) AB_TRY_GOTO(ab_report_to_file("csv", r->csv, document));

@@ -18,9 +18,12 @@ static bool has_losses(const cJSON *cell) {
     return losses && losses->child;
 }
 
-static bool is_candidate(const cJSON *cell) { return has_losses(cell) && !is_o0(cell); }
+/* Of the runs laid over the first, O0 is one of the cells that are compared with the first's O0. */
+static int run_of(const cJSON *cell) { return (int)ab_json_number(cell, "of_run.index", 0); }
+
+static bool is_candidate(const cJSON *cell) { return has_losses(cell) && (!is_o0(cell) || run_of(cell) > 0); }
 static bool is_baseline(const cJSON *cell) {
-    return has_losses(cell) && is_o0(cell) && !ab_plot_is_perturbed_baseline(cell);
+    return has_losses(cell) && is_o0(cell) && !ab_plot_is_perturbed_baseline(cell) && run_of(cell) == 0;
 }
 static bool is_twin(const cJSON *cell, const char *kind) {
     return has_losses(cell) && strcmp(ab_json_text(cell, "twin", ""), kind) == 0;
@@ -117,7 +120,7 @@ static int longest(const series *s, int count) {
 static int dash_of(const cJSON *const *cell, int i) {
     int dash = 1;
     for (int k = 0; k < i; k++) dash += strcmp(ab_cell_label(cell[k]), ab_cell_label(cell[i])) == 0;
-    return is_o0(cell[i]) ? 1 + is_rounding(cell[i]) : dash;
+    return is_o0(cell[i]) ? 1 + is_rounding(cell[i]) + run_of(cell[i]) : dash;
 }
 
 static void write_variables(const cJSON *document, const cJSON *const *cell, const series *s, int count,

@@ -53,7 +53,7 @@ static bool is_swept(const cJSON *cell) {
 
 /* Whether two cells differ in scale and seed at most. */
 static bool same_line(const cJSON *a, const cJSON *b) {
-    static const char *const keys[] = {"half_format", "device", "model"};
+    static const char *const keys[] = {"half_format", "device", "model", "of_run.label"};
     bool a_skips, b_skips;
     fixed_scale(a, &a_skips);
     fixed_scale(b, &b_skips);
@@ -196,7 +196,7 @@ static void write_line(const line *l, const char *label, FILE *data) {
 
 /* "O2", "O2, skipping, bf16": what distinguishes the line from the others. */
 static const char *label_of(const sweep *s, const line *l, char *label) {
-    static const char *const keys[] = {"half_format", "device", "model"};
+    static const char *const keys[] = {"half_format", "device", "model", "of_run.label"};
     char text[48];
     bool skips;
     fixed_scale(l->first, &skips);

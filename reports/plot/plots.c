@@ -84,7 +84,8 @@ static bool varies(const cJSON *document, const char *key) {
     const cJSON *cell, *cells = ab_json_at(document, "cells"),
                        *first = cells ? ab_json_at(cells->child, key) : NULL;
     cJSON_ArrayForEach(cell, cells) {
-        if (!cJSON_Compare(first, ab_json_at(cell, key), 1)) return true;
+        const cJSON *here = ab_json_at(cell, key);
+        if ((first || here) && !cJSON_Compare(first, here, 1)) return true;
     }
     return false;
 }
@@ -102,7 +103,7 @@ static void scale_label(const cJSON *cell, char *label, size_t size) {
 }
 
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
-    static const char *const keys[] = {"half_format", "device", "model"};
+    static const char *const keys[] = {"half_format", "device", "model", "of_run.label"};
     char level[AB_PLOT_LABEL - 64], scale[48], text[24];
     ab_text_clean(level, sizeof level, ab_cell_label(cell));
     scale_label(cell, scale, sizeof scale);

@@ -37,7 +37,7 @@ static void append_part(char *text, size_t size, const cJSON *part) {
 
 /* All parts of an id except the loss scale. NULL: out of memory. */
 static char *family_of(const cJSON *cell) {
-    static const char *const keys[] = {"model", "half_format", "device", "seed", "twin"};
+    static const char *const keys[] = {"model", "half_format", "device", "seed", "twin", "of_run.label"};
     size_t size = strlen(ab_cell_label(cell)) + 2;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
         size += strlen(ab_json_text(cell, keys[i], "")) + AB_TEXT_ROUND_TRIP + 1;
@@ -191,7 +191,8 @@ static int compare_place(const ab_baseline *a, const ab_baseline *b) {
     compared++;
     int order = strcmp(a->model, b->model);
     if (order == 0) order = strcmp(a->device, b->device);
-    return order ? order : (a->seed > b->seed) - (a->seed < b->seed);
+    if (order == 0) order = (a->seed > b->seed) - (a->seed < b->seed);
+    return order ? order : (a->run > b->run) - (a->run < b->run);
 }
 
 static int compare(const void *a, const void *b) {
@@ -206,6 +207,7 @@ static bool place_of(const cJSON *cell, int index, ab_baseline *place) {
     *place = (ab_baseline){.cell = cell,
                            .model = ab_json_text(cell, "model", NULL),
                            .device = ab_json_text(cell, "device", NULL),
+                           .run = ab_json_number(cell, "of_run.index", 0),
                            .index = index};
     if (!place->model || !place->device || !cJSON_IsNumber(seed)) return false;
     place->seed = seed->valuedouble;

@@ -22,8 +22,8 @@ int64_t ab_cells_compared(void);
 typedef struct ab_baseline {
     const cJSON *cell;
     const char *model, *device;
-    double seed;
-    int index; /* of the cell in the document */
+    double seed, run; /* run: of_run.index, where several are laid over each other */
+    int index;        /* of the cell in the document */
 } ab_baseline;
 
 typedef struct ab_baselines {
@@ -69,9 +69,10 @@ const cJSON *ab_cells_like(const ab_cells *cells, const cJSON *cell);
 /* Index of the first cell with this id, or -1. */
 int ab_cells_place(const ab_cells *cells, const char *id);
 
-/* The O0 cell that `cell` is compared with: same model, seed and device, and not a perturbed baseline. Among
- * several, one that overrides do not change is preferred, then one with the same half format is preferred,
- * then one with loss scale 1, then the first. NULL if there is none. Borrowed from the document. */
+/* The O0 cell that `cell` is compared with: same run, model, seed and device, and not a perturbed baseline.
+ * Among several, one that overrides do not change is preferred, then one with the same half format is
+ * preferred, then one with loss scale 1, then the first. NULL if there is none. Borrowed from the document.
+ */
 const cJSON *ab_cells_baseline(const ab_cells *cells, const cJSON *cell);
 
 /* The cells that have all parts of the id of `cell` but its loss scale: calls `see` with each, in the order

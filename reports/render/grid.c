@@ -170,6 +170,10 @@ static void write_lost(const cJSON *cell, ab_grid_text *out) {
     ab_text_percent(out->text, figure(cell, "lost_share"));
 }
 
+static void write_run(const cJSON *cell, ab_grid_text *out) {
+    ab_text_clean(out->text, sizeof out->text, ab_json_text(cell, "of_run.label", "?"));
+}
+
 typedef struct rule {
     ab_grid_column look;
     bool label;
@@ -178,6 +182,7 @@ typedef struct rule {
 } rule;
 
 static const rule rules[] = {
+    {{{"", "run"}, "run", true}, true, "of_run.label", write_run},
     {{{"", "model"}, "model", true}, true, "model", write_model},
     {{{"", "level"}, "level", true}, true, NULL, write_level},
     {{{"", "half"}, "half", true}, true, "half_format", write_half},
@@ -203,7 +208,8 @@ _Static_assert(AB_COUNT_OF(rules) <= AB_GRID_COLUMNS, "the grid has room for eve
 static bool varies(const cJSON *cells, const char *key) {
     const cJSON *cell, *first = cells ? ab_json_at(cells->child, key) : NULL;
     cJSON_ArrayForEach(cell, cells) {
-        if (!cJSON_Compare(first, ab_json_at(cell, key), 1)) return true;
+        const cJSON *here = ab_json_at(cell, key);
+        if ((first || here) && !cJSON_Compare(first, here, 1)) return true;
     }
     return false;
 }
@@ -430,6 +436,11 @@ static ab_status add_about(const cJSON *document, const ab_grid *grid, const cel
 static ab_status add_run_label(const cJSON *document, ab_grid_lines *lines) {
     char text[200];
     const char *label = ab_json_text(document, "run.label", NULL);
+    const cJSON *cells = ab_json_at(document, "cells");
+    const char *first = cells ? ab_json_text(cells->child, "of_run.label", NULL) : NULL;
+    if (first)
+        return add_line(lines, AB_TONE_PLAIN, "several runs; the next two lines are of the first, %s",
+                        ab_text_clean(text, sizeof text, first));
     return label ? add_line(lines, AB_TONE_PLAIN, "label: %s", ab_text_clean(text, sizeof text, label))
                  : AB_OK;
 }

@@ -208,6 +208,14 @@ static ab_status write_sick(const ab_diagnosis *diagnosis, void *argument) {
 
 ab_status ab_html_diagnosis(const ab_html *h) {
     page p = {.h = h};
+    const cJSON *cells = ab_json_at(h->document, "cells");
+    if (cells && ab_json_at(cells->child, "of_run")) {
+        fputs("<p>Several runs are laid over each other: <code>ampbench diagnose</code> of each document "
+              "says why "
+              "its cells do not train as O0 does.</p>\n",
+              h->out);
+        return AB_OK;
+    }
     AB_TRY(ab_diagnose_each(h->document, write_sick, &p, NULL));
     if (p.unlearned > 0 && p.sick == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
     if (p.unlearned > 0)

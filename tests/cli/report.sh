@@ -41,6 +41,15 @@ run_and_report() (
         label.json || fail "a label is not in the schema"
     "$AMPBENCH" compare label.json label.json > compared.txt || true
     grep -q '^label.json: new <kernels>$' compared.txt || fail "the comparison does not say the label"
+    "$AMPBENCH" report full.json label.json --plots over --html over.html > over.txt
+    grep -q '^new <kernels>' over.txt || fail "no row of the run that is laid over"
+    grep -q '^full.json .*O2 ' over.txt || fail "no row of the first run"
+    grep -q 'several runs' over.html || fail "the page does not say that it shows several runs"
+    grep -q 'O0, scale 1, .*new <kernels>' over/loss*.gp || fail "the other O0 is not among the loss curves"
+    ! "$AMPBENCH" report full.json full.json > over.txt 2> errors || fail "a run was laid over itself"
+    ! "$AMPBENCH" report full.json label.json --csv over.csv > over.txt 2> errors ||
+        fail "two runs were written as CSV"
+    grep -q 'report: --csv: expected one run' errors || fail "no message on two runs as CSV"
     [ "$(grep -o '"mlp/O0/[^"]*"' sweep/sweep.json | sort -u | wc -l)" = 1 ] || fail "O0 was trained twice"
     [ "$(grep -o '"mlp/O2/[^"]*"' sweep/sweep.json | sort -u | wc -l)" = 31 ] ||
         fail "not every scale of the range was trained"
@@ -165,7 +174,7 @@ errors() (
     expect 2 'did you mean csv' --format cvs "$result"
     expect 2 '--format expects a value' "$result" --format
     expect 2 'auto, always or never' --color blue "$result"
-    expect 2 'expected the record of one rank of a distributed run' "$result" "$result"
+    expect 2 'expected another run than that of' "$result" "$result"
 
     head -c 2000 "$result" > cut.json
     expect 2 'cut.json: line' cut.json

@@ -20,13 +20,6 @@ AB_MUST_CHECK ab_status ab_idx_load(ab_data *data, const char *directory, int64_
 /* True if the directory has a file of training images; the file is not read. */
 bool ab_idx_present(const char *directory);
 
-/* Fast path: unpacks a whole gzip file with libdeflate, if the build has it, about twice as fast as zlib's
- * streams. On false the caller reads the file with zlib and reports errors from there. */
-
-/* Unpacks a file of one gzip member, checksum verified, into a new block of at most `most` bytes. Returns
- * false without a block if the file is anything else or damaged, or the build has no libdeflate. */
-bool ab_gunzip_whole(const char *path, size_t most, ab_block *block);
-
 AB_END_DECLS
 
 #endif

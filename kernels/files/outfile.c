@@ -169,9 +169,9 @@ ab_status ab_outfile_append(const char *path, ab_outfile *out) {
 ab_status ab_outfile_publish(ab_outfile *out) {
     if (fflush(out->stream) != 0 || ferror(out->stream)) return failed(out->path);
     if (!out->temporary) return AB_OK;
-    if (fsync(fileno(out->stream)) != 0) return failed(out->path);
+    if (!out->unsynced && fsync(fileno(out->stream)) != 0) return failed(out->path);
     if (rename(out->temporary, out->path) != 0) return failed(out->path);
-    sync_folder(out->path);
+    if (!out->unsynced) sync_folder(out->path);
     free(out->temporary);
     out->temporary = NULL;
     return AB_OK;

@@ -23,6 +23,7 @@ AB_BEGIN_DECLS
 typedef struct ab_outfile {
     FILE *stream;           /* to write to; NULL: not open */
     char *path, *temporary; /* owned; temporary NULL: written in place, or published already */
+    bool unsynced; /* set by the caller: published without waiting for the disk; a reader must verify it */
 } ab_outfile;
 
 /* Opens the file that is to stand at `path`. AB_OUTPUT names the path and the reason: a folder, a socket, a

@@ -35,7 +35,7 @@ static const ab_plot_words words[] = {
 
 extern const char ab_embedded_gp_style[];
 
-enum { FILE_NAME = AB_PLOT_FILE, NOT_FOUND = 127 };
+enum { FILE_NAME = AB_PLOT_FILE, NOT_FOUND = 127, AT_ONCE = 4 };
 
 int ab_plots_count(void) { return (int)AB_COUNT_OF(plots); }
 const ab_plot *ab_plots_at(int i) { return plots[i]; }
@@ -262,38 +262,41 @@ static ab_status start_gnuplot(const char *folder, int picture, char *const *arg
     return status;
 }
 
-/* Draws into the open file `picture`. Returns gnuplot's exit status; NOT_FOUND if gnuplot is missing, -1 if
- * it could not be started or was killed. */
-static int run_gnuplot(const char *folder, const char *name, const char *format, int picture) {
-    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[48];
-    ab_text_exact(script, sizeof script, "%s.gp", name);
-    ab_text_exact(choice, sizeof choice, "format='%s'; to_stdout=1", format);
-    char *const argv[] = {program, defaults, option, choice, script, NULL};
-    int state = 0;
-    ab_spawned gnuplot;
-    if (start_gnuplot(folder, picture, argv, &gnuplot) != AB_OK) return gnuplot.missing ? NOT_FOUND : -1;
-    pid_t ended;
-    do ended = waitpid(gnuplot.pid, &state, 0);
-    while (ended < 0 && errno == EINTR);
-    ab_spawn_done(&gnuplot);
-    return ended > 0 && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-}
-
 static void sweep(const char *folder) {
     char *anything = join_path(folder, "%c", "");
     if (anything) ab_outfile_remove_stale(anything);
     free(anything);
 }
 
-/* As run_gnuplot, into NAME.FORMAT, which appears when it is complete. */
-static int draw(const char *folder, const char *name, const char *format) {
-    char suffix[8];
+/* A picture that gnuplot draws into NAME.FORMAT, which appears when it is complete. */
+typedef struct drawing {
     ab_outfile picture;
+    ab_spawned gnuplot;
+} drawing;
+
+/* Starts gnuplot. Returns 0; NOT_FOUND if it is missing, -1 if it could not be started. */
+static int begin_drawing(const char *folder, const char *name, const char *format, drawing *d) {
+    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[48],
+                                suffix[8];
     ab_text_exact(suffix, sizeof suffix, ".%s", format);
-    if (open_file(folder, name, suffix, &picture) != AB_OK) return -1;
-    const int drawn = run_gnuplot(folder, name, format, fileno(picture.stream));
-    const ab_status status = ab_outfile_close(&picture, drawn == 0 ? AB_OK : AB_INTERNAL);
-    return drawn == 0 && status != AB_OK ? -1 : drawn;
+    ab_text_exact(script, sizeof script, "%s.gp", name);
+    ab_text_exact(choice, sizeof choice, "format='%s'; to_stdout=1", format);
+    char *const argv[] = {program, defaults, option, choice, script, NULL};
+    if (open_file(folder, name, suffix, &d->picture) != AB_OK) return -1;
+    if (start_gnuplot(folder, fileno(d->picture.stream), argv, &d->gnuplot) == AB_OK) return 0;
+    ab_status status = ab_outfile_close(&d->picture, AB_INTERNAL);
+    return status != AB_OK && d->gnuplot.missing ? NOT_FOUND : -1;
+}
+
+/* Waits for gnuplot. Whether the picture is there. */
+static bool end_drawing(drawing *d) {
+    int state = 0;
+    pid_t ended;
+    do ended = waitpid(d->gnuplot.pid, &state, 0);
+    while (ended < 0 && errno == EINTR);
+    ab_spawn_done(&d->gnuplot);
+    const bool drawn = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    return ab_outfile_close(&d->picture, drawn ? AB_OK : AB_INTERNAL) == AB_OK;
 }
 
 static void remove_log(const char *folder) {
@@ -302,25 +305,51 @@ static void remove_log(const char *folder) {
     free(path);
 }
 
+/* Pictures in the making, the oldest first. */
+typedef struct drawings {
+    drawing queue[AT_ONCE];
+    int begun, ended, rendered, failed;
+} drawings;
+
+static void end_oldest(drawings *all) {
+    if (end_drawing(&all->queue[all->ended++ % AT_ONCE]))
+        all->rendered++;
+    else
+        all->failed++;
+}
+
+/* Returns false if gnuplot is missing. */
+static bool draw_page(const char *folder, const char *name, const char *format, drawings *all) {
+    if (all->begun - all->ended == AT_ONCE) end_oldest(all);
+    const int status = begin_drawing(folder, name, format, &all->queue[all->begun % AT_ONCE]);
+    if (status == 0)
+        all->begun++;
+    else
+        all->failed++;
+    return status != NOT_FOUND;
+}
+
+static bool draw_pages(const ab_plot *plot, int pages, const char *folder, const char *format,
+                       drawings *all) {
+    char name[FILE_NAME];
+    for (int page = 0; page < pages; page++)
+        if (!draw_page(folder, ab_plot_page_name(plot, page, name), format, all)) return false;
+    return true;
+}
+
 static void draw_all(const ab_plot *const *list, size_t count, const cJSON *document, const char *folder,
                      const char *format, int *rendered, const char **note) {
-    char name[FILE_NAME];
-    for (size_t i = 0; i < count; i++) {
-        int pages = ab_plot_is_drawn(list[i], document) ? list[i]->pages(document) : 0;
-        for (int page = 0; page < pages; page++) {
-            ab_plot_page_name(list[i], page, name);
-            int status = draw(folder, name, format);
-            if (status == NOT_FOUND) {
-                *note =
-                    "gnuplot was not found: the data and scripts were written, draw them with gnuplot later";
-                return;
-            }
-            if (status == 0)
-                ++*rendered;
-            else
-                *note = "gnuplot failed on at least one plot: see gnuplot.log beside the plots";
-        }
-    }
+    drawings all = {.begun = 0};
+    bool found = true;
+    for (size_t i = 0; i < count && found; i++)
+        found = draw_pages(list[i], ab_plot_is_drawn(list[i], document) ? list[i]->pages(document) : 0,
+                           folder, format, &all);
+    while (all.ended < all.begun) end_oldest(&all);
+    *rendered = all.rendered;
+    if (!found)
+        *note = "gnuplot was not found: the data and scripts were written, draw them with gnuplot later";
+    else if (all.failed)
+        *note = "gnuplot failed on at least one plot: see gnuplot.log beside the plots";
 }
 
 static ab_status write_list(const ab_plot *const *list, size_t count, const cJSON *document,

@@ -86,12 +86,6 @@ static dnnl_status_t make_desc(descs *d, int slot, int ndims, const dnnl_dims_t 
     return dnnl_memory_desc_create_with_tag(&d->slot[slot], ndims, dims, type, tag);
 }
 
-static dnnl_status_t make_strided(descs *d, int slot, const dnnl_dims_t dims, dnnl_data_type_t type,
-                                  const dnnl_dims_t strides) {
-    d->present[slot] = true;
-    return dnnl_memory_desc_create_with_strides(&d->slot[slot], 2, dims, type, strides);
-}
-
 static desc_ref desc_of(const descs *d, int slot) { return d->present[slot] ? d->slot[slot] : NULL; }
 
 static void drop_descs(descs *d) {
@@ -133,12 +127,6 @@ static dnnl_status_t make_desc(descs *d, int slot, int ndims, const dnnl_dims_t 
                                dnnl_format_tag_t tag) {
     d->present[slot] = true;
     return dnnl_memory_desc_init_by_tag(&d->slot[slot], ndims, dims, type, tag);
-}
-
-static dnnl_status_t make_strided(descs *d, int slot, const dnnl_dims_t dims, dnnl_data_type_t type,
-                                  const dnnl_dims_t strides) {
-    d->present[slot] = true;
-    return dnnl_memory_desc_init_by_strides(&d->slot[slot], 2, dims, type, strides);
 }
 
 static desc_ref desc_of(const descs *d, int slot) { return d->present[slot] ? &d->slot[slot] : NULL; }
@@ -542,9 +530,7 @@ static dnnl_status_t matmul_descs(const ab_pass_spec *spec, descs *d, descs *pla
                             [AB_PASS_BACKWARD_DATA] = {n, o, i, dnnl_ab, any, dnnl_ab},
                             [AB_PASS_BACKWARD_WEIGHTS] = {o, n, i, dnnl_ba, dnnl_ab, dnnl_ab}},
       *p = &product[spec->kind];
-    const dnnl_dims_t dims = {o, n}, strides = {1, spec->dout_step};
-    dnnl_status_t status = spec->dout_step > 0 ? make_strided(d, SLOT_A, dims, type, strides)
-                                               : matrix_desc(d, SLOT_A, p->rows, p->inner, type, p->a);
+    dnnl_status_t status = matrix_desc(d, SLOT_A, p->rows, p->inner, type, p->a);
     if (status == dnnl_success) status = matrix_desc(d, SLOT_B, p->inner, p->columns, type, p->b);
     if (status == dnnl_success) status = matrix_desc(plain, SLOT_B, p->inner, p->columns, type, p->plain_b);
     if (status == dnnl_success) status = matrix_desc(d, SLOT_RESULT, p->rows, p->columns, dnnl_f32, dnnl_ab);

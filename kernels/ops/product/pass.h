@@ -20,13 +20,21 @@ enum { AB_PASSES = 3, AB_PASS_TEXT = 80 };
 typedef struct ab_pass_spec {
     ab_pass_kind kind;
     ab_conv conv;
-    bool bias; /* forward adds a bias */
-    int64_t
-        dout_step; /* backward weights of a matrix product: row stride of dout in elements; 0: out_channels */
+    bool bias;                   /* forward adds a bias */
     const ab_format *operands;   /* format of src, weights and dout: fp32 or a half format */
     const ab_format *accumulate; /* round every product and partial sum to this format; NULL: fp32 */
+    bool stored;                 /* the pass may also be given tensors as they are stored (ab_pass_stored) */
     bool sizes_only;             /* packed_bytes, scratch_bytes and text are wanted; the pass cannot run */
 } ab_pass_spec;
+
+/* Operands and result as stored. The pass widens its operands and rounds its result piece by piece, while a
+ * piece is in cache. It does so before anyone can check the result, so the caller takes it only if no operand
+ * was non-finite. */
+typedef struct ab_pass_stored {
+    const ab_exec *exec;
+    const ab_tensor *src, *dout;
+    ab_tensor *dst; /* not used by backward weights, whose result goes to ab_pass_args.dst */
+} ab_pass_stored;
 
 typedef struct ab_pass_args {
     const void *src;     /* forward and backward weights: in; backward data: dout */
@@ -36,6 +44,7 @@ typedef struct ab_pass_args {
     float *dst;          /* out, din, or dweight in torch's layout */
     float *dbias;        /* backward weights of a pass that sums_bias; NULL if the op has no bias */
     void *scratch;       /* scratch_bytes, 64-byte aligned */
+    const ab_pass_stored *stored; /* instead of src, dout and dst, for a pass that takes_stored; else NULL */
     bool *
         nonfinite; /* written by a pass that requests checking (nonfinite.h): src or dout is not all finite */
 } ab_pass_args;
@@ -45,6 +54,7 @@ struct ab_pass {
     size_t packed_bytes;     /* size of the weights in the pass's own layout; 0: reads plain weights */
     size_t scratch_bytes;    /* for run and pack */
     bool is_reference;       /* propagates inf and NaN correctly: never checked */
+    bool takes_stored;       /* made for spec.stored and able to */
     bool sums_bias;          /* backward weights also computes the bias gradient; else the caller sums dout */
     char text[AB_PASS_TEXT]; /* implementation, for the record */
     /* Writes weights (torch's layout, the spec's operand format) to packed in the pass's layout. NULL if
@@ -74,9 +84,9 @@ AB_MUST_CHECK ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass)
 
 /* Makes a pass for `spec` from passes of `maker` for equal slices of the batch; the shape alone determines
  * their number. Weight gradients of the slices are added in double, in order; those of matrix products are
- * split by output features instead (few batch rows, many weights). Leaves *pass NULL if the maker does.
+ * split by output features instead where there are few rows per output. Leaves *pass NULL if the maker does.
  * Reports non-finite src and dout in ab_pass_args.nonfinite: every slice checks its share while it is in
- * cache. */
+ * cache. Takes tensors as stored if spec->stored: every slice is widened and rounded while it is in cache. */
 AB_MUST_CHECK ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass);
 
 /* Convolution in portable C: the fallback, the reference in tests, and the only implementation that

@@ -15,6 +15,7 @@
 typedef struct prepared {
     ab_pass *pass;             /* NULL: not wanted */
     const ab_format *operands; /* format the pass reads: fp32 or, if native, the half format */
+    bool converts;             /* a tensor of the product is not fp32 */
     void *packed;              /* weights in the pass's layout, in state memory */
     bool fresh;                /* packed is valid */
     uint64_t version;          /* version of the packed parameters */
@@ -43,11 +44,21 @@ static void drop(ab_pass **pass) {
     *pass = NULL;
 }
 
+/* Whether tiles of 16 rows by 32 halves lose to fp32 vectors: gradients of convolution weights with fewer
+ * input channels than a tile has rows. */
+static bool tiles_too_wide(const ab_pass_spec *spec) {
+    enum { TILE_ROWS = 16 };
+    const ab_window *w = &spec->conv.window;
+    return spec->kind == AB_PASS_BACKWARD_WEIGHTS && w->kernel[0] * w->kernel[1] > 1 &&
+           w->channels / spec->conv.groups < TILE_ROWS;
+}
+
 /* Native: the library's primitive for the half type. AUTO uses it only where the type is
- * hardware-accelerated. */
+ * hardware-accelerated and the layer fills the tiles. */
 static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
                             ab_pass **pass) {
     if (exec->path != AB_PATH_AUTO && exec->path != AB_PATH_NATIVE) return AB_OK;
+    if (exec->path == AB_PATH_AUTO && tiles_too_wide(spec)) return AB_OK;
     AB_TRY(ab_sliced_pass(kind->library, spec, pass));
     if (exec->path == AB_PATH_NATIVE && !*pass && !exec->sizes_only)
         return ab_fail(AB_UNAVAILABLE,
@@ -71,6 +82,7 @@ static ab_status choose(const ab_exec *exec, product *p, ab_pass_spec spec, cons
     prepared *q = &p->of[spec.kind];
     const ab_format *half = common_half(a, b);
     bool converts = !ab_is_f32(a) || !ab_is_f32(b) || !ab_is_f32(dst);
+    spec.stored = converts;
     if (exec->accumulate_half && !ab_is_f32(dst)) {
         spec.accumulate = dst->format;
         AB_TRY(ab_reference_pass(&spec, &q->pass));
@@ -84,6 +96,7 @@ static ab_status choose(const ab_exec *exec, product *p, ab_pass_spec spec, cons
         AB_TRY(try_fp32(exec, p->kind, &spec, &q->pass));
     }
     q->operands = spec.operands;
+    q->converts = converts;
     ab_text_show(q->text, sizeof q->text, "%s%s", prefix, q->pass->text);
     return AB_OK;
 }
@@ -164,7 +177,7 @@ static buffers weight_buffers(const product *p, const ab_op_io *io, cursor *c) {
     return b;
 }
 
-/* fp32 copy of dout, shared by both backward passes. */
+/* Memory for an fp32 copy of dout, shared by both backward passes. */
 static float *take_dout(const product *p, const ab_op_io *io, cursor *c) {
     static const ab_pass_kind kinds[] = {AB_PASS_BACKWARD_DATA, AB_PASS_BACKWARD_WEIGHTS};
     for (size_t i = 0; i < AB_COUNT_OF(kinds); i++)
@@ -305,29 +318,66 @@ static ab_status run_checked(product *p, ab_pass_kind kind, const ab_op_io *io, 
     return AB_OK;
 }
 
+/* Runs the pass on tensors as stored. *done is false, and what it wrote does not count, if the result would
+ * need a check (an operand is not finite) or is to be observed before it is rounded. */
+static ab_status run_stored(product *p, ab_pass_kind kind, const ab_op_io *io, ab_pass_args args,
+                            const ab_pass_stored *stored, bool *done) {
+    const prepared *q = &p->of[kind];
+    bool nonfinite = false;
+    *done = false;
+    if (!q->converts || !q->pass->takes_stored || stored->exec->observer) return AB_OK;
+    if (kind != AB_PASS_BACKWARD_WEIGHTS && !weights_finite(p, io)) return AB_OK;
+    if (args.bias && !ab_values_finite(args.bias, &ab_format_fp32, p->conv.out_channels)) return AB_OK;
+    args.stored = stored;
+    args.nonfinite = &nonfinite;
+    AB_TRY(q->pass->run(q->pass, &args));
+    *done = !nonfinite;
+    return AB_OK;
+}
+
 ab_status ab_product_forward(const ab_exec *exec, ab_op_io *io) {
     product *p = io->state;
     prepared *q = &p->of[AB_PASS_FORWARD];
     cursor c = {.base = exec->workspace};
     buffers b = forward_buffers(p, io, &c);
-    ab_pass_args args = {.src = operand(q, io->in[0], b.src),
-                         .bias = io->param[1] ? ab_view_f32(io->param[1], b.bias) : NULL,
+    const ab_pass_stored stored = {.exec = exec, .src = io->in[0], .dst = io->out};
+    ab_pass_args args = {.bias = io->param[1] ? ab_view_f32(io->param[1], b.bias) : NULL,
                          .dst = ab_target(io->out, 0, b.dst),
                          .scratch = b.scratch};
+    bool done;
     AB_TRY(pass_weights(p, q, io, &b, &args.weights));
+    AB_TRY(run_stored(p, AB_PASS_FORWARD, io, args, &stored, &done));
+    if (done) return AB_OK;
+    args.src = operand(q, io->in[0], b.src);
     AB_TRY(run_checked(p, AB_PASS_FORWARD, io, &args));
     ab_emit_all(exec, io->out, args.dst);
     return AB_OK;
 }
 
-static ab_status backward_data(const ab_exec *exec, ab_op_io *io, float *dout_copy, cursor c) {
+/* dout for passes that read it in fp32; widened when the first of them does. */
+typedef struct dout_copy {
+    float *values;
+    bool filled;
+} dout_copy;
+
+static const void *dout_operand(const prepared *q, const ab_op_io *io, dout_copy *copy) {
+    if (q->operands == io->dout->format) return io->dout->data;
+    if (!copy->filled) ab_view_f32(io->dout, copy->values);
+    copy->filled = true;
+    return copy->values;
+}
+
+static ab_status backward_data(const ab_exec *exec, ab_op_io *io, dout_copy *dout, cursor c) {
     product *p = io->state;
     prepared *q = &p->of[AB_PASS_BACKWARD_DATA];
     buffers b = data_buffers(p, io, &c);
-    ab_pass_args args = {.src = q->operands == io->dout->format ? io->dout->data : dout_copy,
-                         .dst = ab_target(io->din[0], 0, b.dst),
-                         .scratch = b.scratch};
+    const ab_pass_stored stored = {.exec = exec, .src = io->dout, .dst = io->din[0]};
+    ab_pass_args args = {.dst = ab_target(io->din[0], 0, b.dst), .scratch = b.scratch};
+    bool done;
     AB_TRY(pass_weights(p, q, io, &b, &args.weights));
+    AB_TRY(run_stored(p, AB_PASS_BACKWARD_DATA, io, args, &stored, &done));
+    if (done) return AB_OK;
+    args.src = dout_operand(q, io, dout);
     AB_TRY(run_checked(p, AB_PASS_BACKWARD_DATA, io, &args));
     ab_emit_all(exec, io->din[0], args.dst);
     return AB_OK;
@@ -337,16 +387,21 @@ static float *result_place(const ab_tensor *tensor, float *buffer) {
     return tensor ? ab_target(tensor, 0, buffer) : buffer;
 }
 
-static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, float *dout_copy, cursor c) {
+static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, dout_copy *dout, cursor c) {
     product *p = io->state;
     prepared *q = &p->of[AB_PASS_BACKWARD_WEIGHTS];
     buffers b = weight_buffers(p, io, &c);
-    ab_pass_args args = {.src = operand(q, io->in[0], b.src),
-                         .dout = q->operands == io->dout->format ? io->dout->data : dout_copy,
-                         .dst = result_place(io->dparam[0], b.dst),
+    const ab_pass_stored stored = {.exec = exec, .src = io->in[0], .dout = io->dout};
+    ab_pass_args args = {.dst = result_place(io->dparam[0], b.dst),
                          .dbias = io->param[1] ? result_place(io->dparam[1], b.bias) : NULL,
                          .scratch = b.scratch};
-    AB_TRY(run_checked(p, AB_PASS_BACKWARD_WEIGHTS, io, &args));
+    bool done;
+    AB_TRY(run_stored(p, AB_PASS_BACKWARD_WEIGHTS, io, args, &stored, &done));
+    if (!done) {
+        args.src = operand(q, io->in[0], b.src);
+        args.dout = dout_operand(q, io, dout);
+        AB_TRY(run_checked(p, AB_PASS_BACKWARD_WEIGHTS, io, &args));
+    }
     if (io->dparam[0]) ab_emit_all(exec, io->dparam[0], args.dst);
     if (io->dparam[1]) {
         if (!q->pass->sums_bias) ab_rows_sum(io->dout, args.dbias, b.scratch);
@@ -358,11 +413,10 @@ static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, float *dout
 ab_status ab_product_backward(const ab_exec *exec, ab_op_io *io) {
     const product *p = io->state;
     cursor c = {.base = exec->workspace};
-    float *dout_copy = take_dout(p, io, &c);
-    if (dout_copy) ab_view_f32(io->dout, dout_copy);
-    if (p->of[AB_PASS_BACKWARD_DATA].pass && io->din[0]) AB_TRY(backward_data(exec, io, dout_copy, c));
+    dout_copy dout = {.values = take_dout(p, io, &c)};
+    if (p->of[AB_PASS_BACKWARD_DATA].pass && io->din[0]) AB_TRY(backward_data(exec, io, &dout, c));
     const bool weights = io->dparam[0] || io->dparam[1];
-    if (p->of[AB_PASS_BACKWARD_WEIGHTS].pass && weights) AB_TRY(backward_weights(exec, io, dout_copy, c));
+    if (p->of[AB_PASS_BACKWARD_WEIGHTS].pass && weights) AB_TRY(backward_weights(exec, io, &dout, c));
     return AB_OK;
 }
 

@@ -12,6 +12,7 @@ typedef struct linear_case {
 static const linear_case cases[] = {
     {1, 1, 1, true},     {3, 5, 7, true},    {17, 33, 10, false},  {64, 400, 12, true},
     {2, 1030, 3, true},  {96, 64, 48, true}, {72, 260, 180, true}, /* cut into slices */
+    {512, 96, 70, true}, /* the weight gradient into slices of the rows */
     {63, 34, 129, true}, /* tiles of oneDNN before 3.1 (library_defects.c) */
 };
 

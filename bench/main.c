@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
+#include "bench/run/run.h"
 #include "bench/run/worker.h"
 #include "build_info.h"
 #include "kernels/core/process_setup.h"
@@ -31,6 +32,7 @@ static ab_status dispatch(int argc, char **argv) {
         return AB_OK;
     }
     if (strcmp(word, "worker") == 0) return ab_worker_main(argc - 1, argv + 1);
+    if (strcmp(word, "part") == 0) return ab_run_part(argc - 1, argv + 1);
     if (word[0] == '-') return ab_cmd_run(argc, argv); /* options without a command: the main job */
     for (int i = 0; i < ab_command_count; i++)
         if (strcmp(word, ab_commands[i].name) == 0) return ab_commands[i].run(argc - 1, argv + 1);

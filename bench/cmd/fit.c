@@ -153,12 +153,14 @@ static void no_tick(void *context, const ab_process *process) {
 /* Trains a few steps with a batch. *fits is false if it ran out of memory; other failures are errors. */
 static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
     char size[32], steps[8], full[] = "0", spawned[32], fd[16], program[] = "ampbench", command[] = "worker";
-    char batch_name[] = "--batch", steps_name[] = "--steps", every[] = "10";
+    char place[32], batch_name[] = "--batch", steps_name[] = "--steps", every[] = "10";
     ab_text_exact(size, sizeof size, "%" PRId64, batch);
     ab_text_exact(steps, sizeof steps, "%d", (int)STEPS);
     ab_text_exact(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
     ab_text_exact(fd, sizeof fd, "%d", f->data_fd);
-    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)f->cell->id, full, spawned, fd, every};
+    ab_text_exact(place, sizeof place, "%" PRId64, f->cell->place);
+    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)f->cell->id, place, full, spawned,
+                                  fd,      every};
     memcpy(f->argv, task, sizeof task);
     char *last[] = {batch_name, size, steps_name, steps, NULL};
     memcpy(f->argv + f->words, last, sizeof last);

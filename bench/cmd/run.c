@@ -1,6 +1,7 @@
 /* `ampbench run`: the main job. */
 #include "bench/run/run.h"
 #include "bench/cmd/cmd.h"
+#include "bench/sweep/sweep.h"
 
 #include <string.h>
 
@@ -14,5 +15,5 @@ ab_status ab_cmd_run(int argc, char **argv) {
         ab_options_help(stdout);
         return AB_OK;
     }
-    return ab_run(argc, argv);
+    return ab_run(argc, argv, &ab_sweep_driver);
 }

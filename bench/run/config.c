@@ -771,7 +771,7 @@ static ab_status choose_math(const ab_run_config *config, bool reference, ab_pol
     return ab_fail(AB_USAGE, "--set math=tf32: only GPUs have TF32, this run is on %s", config->device->name);
 }
 
-/* The cell of the entry `l` of --levels. */
+/* The cell of the entry `l` of --levels, without a name. */
 static ab_status make_cell(const ab_run_config *config, int l, const ab_format *half,
                            const ab_scale_choice *choice, ab_perturbation perturbation, ab_cell_spec *cell) {
     const ab_level *level = config->level[l];
@@ -786,8 +786,7 @@ static ab_status make_cell(const ab_run_config *config, int l, const ab_format *
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
     AB_TRY(check_own_scales(config, &cell->policy));
     AB_TRY(check_layered(config, half, &cell->policy));
-    AB_TRY(check_shadow(config, &cell->policy));
-    return name_cell(config, cell);
+    return check_shadow(config, &cell->policy);
 }
 
 /* By digest; equal ones in their order. */
@@ -816,19 +815,51 @@ static ab_status remove_repeats(ab_cell_spec *cells, int *count) {
     return AB_OK;
 }
 
-/* The perturbed baselines: O0 at its own scale, perturbed by one ulp and by as much as a rounding; of
- * several, the least overridden. */
-static ab_status append_floor(const ab_run_config *config, const ab_format *half, ab_cell_spec *cells,
-                              int *count) {
-    const ab_scale_choice preset = {.preset = true};
+/* ---- places: every combination in order, so that one cell can be made without the others ------ */
+
+enum { FLOORS = 2 };
+
+/* Places of one half format: levels x scales, then the floors. */
+static int64_t places_of_half(const ab_run_config *config) {
+    return (int64_t)config->levels * config->scales + FLOORS;
+}
+
+static int64_t places_of_seed(const ab_run_config *config) { return places_of_half(config) * config->halves; }
+
+/* The entry of --levels of the perturbed baselines: O0; of several, the least overridden. -1: none. */
+static int floor_level(const ab_run_config *config) {
     int found = -1;
     for (int l = config->levels - 1; config->floor && l >= 0; l--)
         if (ab_level_is_reference(config->level[l]) &&
             (found < 0 || config->own[l].owns <= config->own[found].owns))
             found = l;
-    for (int p = AB_PERTURB_ULP; p <= AB_PERTURB_ROUNDING && found >= 0; p++)
-        AB_TRY(make_cell(config, found, half, &preset, (ab_perturbation)p, &cells[(*count)++]));
-    return AB_OK;
+    return found;
+}
+
+/* Makes the cell at a place, with its name. *there: the place has one. */
+static ab_status make_place(const ab_run_config *config, int64_t place, ab_cell_spec *cell, bool *there) {
+    static const ab_scale_choice preset = {.preset = true};
+    const int64_t in_half = place % places_of_half(config), seed = place / places_of_seed(config);
+    const int scales = config->scales, k = (int)in_half, floor = k - config->levels * scales,
+              floor_of = floor_level(config);
+    const ab_format *half = config->half[place % places_of_seed(config) / places_of_half(config)];
+    *there = floor < 0 || (floor_of >= 0 && seed == 0);
+    if (!*there) return AB_OK;
+    AB_TRY(make_cell(config, floor < 0 ? k / scales : floor_of, half,
+                     floor < 0 ? &config->scale[k % scales] : &preset,
+                     floor < 0 ? AB_PERTURB_NONE : (ab_perturbation)(AB_PERTURB_ULP + floor), cell));
+    cell->place = place;
+    cell->seed += (uint64_t)seed;
+    return name_cell(config, cell);
+}
+
+ab_status ab_run_cell_at(const ab_run_config *config, int64_t place, const char *id, ab_cell_spec *cell) {
+    bool there = false;
+    if (place >= 0 && place < config->seeds * places_of_seed(config))
+        AB_TRY(make_place(config, place, cell, &there));
+    if (there && strcmp(cell->id, id) == 0) return AB_OK;
+    if (there) free(cell->id);
+    return ab_fail(AB_INTERNAL, "no cell '%s' at place %lld", id, (long long)place);
 }
 
 /* Repeats the cells for the other seeds, without the noise floors. */
@@ -839,6 +870,7 @@ static ab_status append_seeds(const ab_run_config *config, ab_cell_spec *cells, 
             if (cells[i].perturbation) continue;
             ab_cell_spec cell = cells[i];
             cell.seed = config->seed + (uint64_t)seed;
+            cell.place += seed * places_of_seed(config);
             AB_TRY(name_cell(config, &cell));
             cells[(*count)++] = cell;
         }
@@ -853,19 +885,13 @@ void ab_run_cells_free(ab_cell_spec *cells, int count) {
 
 ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *count) {
     ab_status status = AB_OK;
-    int most = (int)config->seeds * config->halves * (config->levels * config->scales + 2);
-    ab_cell_spec *cells = calloc((size_t)most, sizeof *cells);
+    ab_cell_spec *cells = calloc((size_t)(config->seeds * places_of_seed(config)), sizeof *cells);
     *count = 0;
     if (!cells) return ab_fail(AB_NO_MEMORY, "cells: out of memory");
-    for (int h = 0; h < config->halves; h++) {
-        for (int l = 0; l < config->levels; l++) {
-            for (int s = 0; s < config->scales; s++) {
-                ab_cell_spec cell;
-                AB_TRY_GOTO(make_cell(config, l, config->half[h], &config->scale[s], AB_PERTURB_NONE, &cell));
-                cells[(*count)++] = cell;
-            }
-        }
-        AB_TRY_GOTO(append_floor(config, config->half[h], cells, count));
+    for (int64_t place = 0; place < places_of_seed(config); place++) {
+        bool there;
+        AB_TRY_GOTO(make_place(config, place, &cells[*count], &there));
+        *count += there;
     }
     AB_TRY_GOTO(remove_repeats(cells, count));
     AB_TRY_GOTO(append_seeds(config, cells, count));

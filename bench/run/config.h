@@ -73,6 +73,7 @@ void ab_run_config_clear(ab_run_config *config);
 typedef struct ab_cell_spec {
     char *id;        /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" or
                       * "/rounding"; the second part is policy.label; owned */
+    int64_t place;   /* among all combinations, for ab_run_cell_at */
     char digest[17]; /* identity: ab_cell_digest of the resolved configuration */
     const ab_level *level;
     const ab_level_options *own; /* of its entry in --levels; borrowed */
@@ -86,6 +87,10 @@ typedef struct ab_cell_spec {
  * cell whose policy repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned
  * by the caller (ab_run_cells_free). */
 AB_MUST_CHECK ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **cells, int *count);
+/* The one cell at a place, in a time that does not grow with their number. The caller frees cell->id.
+ * AB_INTERNAL if it has another id. */
+AB_MUST_CHECK ab_status ab_run_cell_at(const ab_run_config *config, int64_t place, const char *id,
+                                       ab_cell_spec *cell);
 void ab_run_cells_free(ab_cell_spec *cells, int count); /* NULL is a no-op */
 
 /* Writes 16 hex digits into digest[17]: a digest of everything that changes what the cell computes, after

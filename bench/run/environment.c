@@ -175,25 +175,46 @@ cJSON *ab_environment_machine(void) {
     return machine;
 }
 
-void ab_environment_key(const cJSON *generator, const cJSON *machine, char key[17]) {
-    static const char *const machine_fields[] = {"os",    "kernel",   "cpu_model",    "isa",
-                                                 "cores", "affinity", "hostname_hash"};
+/* Adds the text of a field, or its number. */
+static ab_digest add_field(ab_digest digest, const cJSON *object, const char *field) {
+    char number[32];
+    const cJSON *item = cJSON_GetObjectItem(object, field);
+    const char *text = cJSON_GetStringValue(item);
+    if (!text)
+        text = ab_text_exact(number, sizeof number, "%.17g", cJSON_IsNumber(item) ? item->valuedouble : 0.0);
+    return ab_digest_add(digest, text, strlen(text) + 1);
+}
+
+static ab_digest add_fields(const cJSON *generator, const cJSON *machine, bool host) {
+    static const char *const machine_fields[] = {"os", "kernel", "cpu_model", "isa", "cores", "affinity"};
     static const char *const build_fields[] = {"compiler", "flags", "build_type", "onednn_version"};
     ab_digest digest = ab_digest_start();
-    for (size_t i = 0; i < AB_COUNT_OF(machine_fields) + AB_COUNT_OF(build_fields); i++) {
-        bool first = i < AB_COUNT_OF(machine_fields);
-        const cJSON *item =
-            cJSON_GetObjectItem(first ? machine : generator,
-                                first ? machine_fields[i] : build_fields[i - AB_COUNT_OF(machine_fields)]);
-        char number[32];
-        const char *text = cJSON_GetStringValue(item);
-        if (!text) {
-            ab_text_exact(number, sizeof number, "%.17g", cJSON_IsNumber(item) ? item->valuedouble : 0.0);
-            text = number;
-        }
-        digest = ab_digest_add(digest, text, strlen(text) + 1);
-    }
-    ab_digest_text(digest, key);
+    for (size_t i = 0; i < AB_COUNT_OF(machine_fields); i++)
+        digest = add_field(digest, machine, machine_fields[i]);
+    if (host) digest = add_field(digest, machine, "hostname_hash");
+    for (size_t i = 0; i < AB_COUNT_OF(build_fields); i++)
+        digest = add_field(digest, generator, build_fields[i]);
+    return digest;
+}
+
+void ab_environment_key(const cJSON *generator, const cJSON *machine, char key[17]) {
+    ab_digest_text(add_fields(generator, machine, true), key);
+}
+
+static void add_device_fact(void *context, const char *key, const char *text) {
+    static const char *const lasting[] = {"gpu",           "driver_version", "cuda_runtime_version",
+                                          "cudnn_version", "cublas_version", "gpu_memory_bytes"};
+    ab_digest *digest = context;
+    for (size_t i = 0; text && i < AB_COUNT_OF(lasting); i++)
+        if (strcmp(key, lasting[i]) == 0) *digest = ab_digest_add(*digest, text, strlen(text) + 1);
+}
+
+void ab_environment_class(const cJSON *generator, const cJSON *machine, const ab_device *device, int threads,
+                          char text[17]) {
+    ab_digest digest = add_fields(generator, machine, false);
+    digest = ab_digest_add(digest, &threads, sizeof threads);
+    if (device->facts) device->facts(add_device_fact, &digest);
+    ab_digest_text(digest, text);
 }
 
 /* Writes facts from the device's table to the record. */

@@ -17,6 +17,11 @@ cJSON *ab_environment_machine(void);
 /* FNV-1a 64 of the fields of both that must match for two records to be comparable, as 16 hex digits. */
 void ab_environment_key(const cJSON *generator, const cJSON *machine, char key[17]);
 
+/* The same without the host's name, and with the threads that train and the device's model and libraries:
+ * machines of one class are comparable in speed. */
+void ab_environment_class(const cJSON *generator, const cJSON *machine, const ab_device *device, int threads,
+                          char text[17]);
+
 /* Sets GOMP_SPINCOUNT=1000 for the workers unless the user chose a waiting policy: spinning libgomp threads
  * cost more on a busy machine than they save on an idle one. */
 void ab_environment_prepare_workers(void);

@@ -6,6 +6,7 @@
 #include "bench/run/timer.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/core/text.h"
+#include "kernels/files/lines.h"
 #include "kernels/spawn/spawn.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 1 << 16, TICK_MS = 200 };
+enum { TICK_MS = 200 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -115,42 +116,9 @@ static ab_status take_event(ab_process *process, cJSON *event) {
     return status;
 }
 
-typedef struct line_buffer {
-    char *bytes;
-    size_t used, capacity;
-} line_buffer;
-
-/* Processes the complete lines of the buffer and removes them. */
-static ab_status take_lines(ab_process *process, line_buffer *buffer) {
-    char *line = buffer->bytes, *end = buffer->bytes + buffer->used, *newline;
-    while ((newline = memchr(line, '\n', (size_t)(end - line)))) {
-        cJSON *event = cJSON_ParseWithLength(line, (size_t)(newline - line));
-        if (!event) return ab_fail(AB_INTERNAL, "a worker sent a line that is not JSON");
-        AB_TRY(take_event(process, event));
-        line = newline + 1;
-    }
-    buffer->used = (size_t)(end - line);
-    memmove(buffer->bytes, line, buffer->used);
-    return AB_OK;
-}
-
-/* Reads the available bytes. *open becomes false at the end of the stream. */
-static ab_status read_some(int fd, ab_process *process, line_buffer *buffer, bool *open) {
-    if (buffer->capacity - buffer->used < READ_BYTES) {
-        size_t capacity = 2 * buffer->capacity + READ_BYTES;
-        char *bytes = realloc(buffer->bytes, capacity);
-        if (!bytes) return ab_fail(AB_NO_MEMORY, "events: out of memory");
-        buffer->bytes = bytes;
-        buffer->capacity = capacity;
-    }
-    ssize_t got = read(fd, buffer->bytes + buffer->used, READ_BYTES);
-    if (got < 0 && errno == EINTR) return AB_OK;
-    if (got <= 0) {
-        *open = false;
-        return AB_OK;
-    }
-    buffer->used += (size_t)got;
-    return take_lines(process, buffer);
+static ab_status take_line(void *context, char *line, size_t n) {
+    cJSON *event = cJSON_ParseWithLength(line, n);
+    return event ? take_event(context, event) : ab_fail(AB_INTERNAL, "a worker sent a line that is not JSON");
 }
 
 /* ---- the process ----------------------------------------------------------------------------- */
@@ -196,20 +164,20 @@ static void serve_link(pid_t pid, const ab_process_watch *watch, int64_t started
 }
 
 static ab_status read_events(pid_t pid, int events, const ab_process_watch *watch, ab_process *process) {
-    line_buffer buffer = {0};
+    ab_lines lines = {0};
     int64_t started = ab_monotonic_ns();
     ab_status status = AB_OK;
     for (bool open = true; open && status == AB_OK;) {
         struct pollfd ready[2] = {{.fd = events, .events = POLLIN},
                                   {.fd = watch->link ? watch->link->fd : -1, .events = POLLIN}};
         const bool any = poll(ready, 2, TICK_MS) > 0;
-        if (any && ready[0].revents) status = read_some(events, process, &buffer, &open);
+        if (any && ready[0].revents) status = ab_lines_read(&lines, events, take_line, process, &open);
         serve_link(pid, watch, started, any && ready[1].revents, process);
         enforce(pid, watch, started, process);
         watch->tick(watch->context, process);
     }
     if (status != AB_OK) kill(pid, SIGKILL);
-    free(buffer.bytes);
+    ab_lines_clear(&lines);
     return status;
 }
 

@@ -596,6 +596,66 @@ ab_status ab_record_process(cJSON *cell, int round, int position, bool full, con
     return AB_OK;
 }
 
+void ab_record_fail(cJSON *cell, const char *reason) {
+    put(cell, "status", cJSON_CreateString("failed"));
+    put(cell, "reason", cJSON_CreateString(reason));
+}
+
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Cells of machines of equal classes are comparable, whoever came first. */
+static ab_status set_key(cJSON *document, const cJSON *machines) {
+    const cJSON *machine;
+    int n = 0;
+    char key[17];
+    ab_digest digest = ab_digest_start();
+    const char **class = calloc((size_t)cJSON_GetArraySize(machines) + 1, sizeof *class);
+    if (!class) return ab_fail(AB_NO_MEMORY, "record: out of memory");
+    cJSON_ArrayForEach(machine, machines) class[n++] = ab_json_text(machine, "class", "");
+    qsort(class, (size_t)n, sizeof *class, compare_texts);
+    for (int i = 0; i < n; i++)
+        if (i == 0 || strcmp(class[i], class[i - 1]) != 0)
+            digest = ab_digest_add(digest, class[i], strlen(class[i]) + 1);
+    free(class);
+    put(document, "comparability_key", cJSON_CreateString(ab_digest_text(digest, key)));
+    return AB_OK;
+}
+
+static cJSON *new_machine(const char *name, const cJSON *line) {
+    static const char *const facts[] = {"cpu_model", "isa", "cores", "affinity", "hostname_hash", "kernel"};
+    cJSON *machine = cJSON_CreateObject();
+    const cJSON *environment = cJSON_GetObjectItem(line, "environment");
+    cJSON_AddStringToObject(machine, "name", ab_json_text(line, "node", name));
+    cJSON_AddStringToObject(machine, "class", ab_json_text(line, "class", ""));
+    cJSON_AddNumberToObject(machine, "threads", ab_json_number(line, "threads", 0));
+    for (size_t i = 0; i < AB_COUNT_OF(facts); i++)
+        put(machine, facts[i], cJSON_Duplicate(cJSON_GetObjectItem(environment, facts[i]), 1));
+    return machine;
+}
+
+ab_status ab_record_machine(cJSON *document, const char *name, const cJSON *line, int *machine, bool *added) {
+    cJSON *list = cJSON_GetObjectItem(document, "machines"), *known = NULL;
+    const char *class = ab_json_text(line, "class", NULL),
+               *host = ab_json_text(line, "environment.hostname_hash", NULL);
+    if (!class || !host) return ab_fail(AB_INPUT, "%s: a part's first line is not sound", name);
+    *machine = 0;
+    *added = false;
+    cJSON_ArrayForEach(known, list) {
+        if (strcmp(ab_json_text(known, "class", ""), class) == 0 &&
+            strcmp(ab_json_text(known, "hostname_hash", ""), host) == 0)
+            return AB_OK;
+        ++*machine;
+    }
+    *added = true;
+    cJSON_AddItemToArray(list, new_machine(name, line));
+    if (*machine > 0) return set_key(document, list);
+    put(document, "environment", cJSON_Duplicate(cJSON_GetObjectItem(line, "environment"), 1));
+    put(document, "generator", cJSON_Duplicate(cJSON_GetObjectItem(line, "generator"), 1));
+    return set_key(document, list);
+}
+
 bool ab_record_has_round(const cJSON *cell, int round) {
     const cJSON *entry = NULL;
     cJSON_ArrayForEach(entry, cJSON_GetObjectItem(cell, "processes")) {
@@ -654,6 +714,7 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, new_cell(config, &cells[i]));
     cJSON_AddNullToObject(document, "noise_floor");
     cJSON_AddNullToObject(document, "rounding_floor");
+    if (options->given[AB_OPTION_launch]) cJSON_AddArrayToObject(document, "machines");
     cJSON *warnings = cJSON_AddArrayToObject(document, "warnings");
     if (config->flush_denormal && strcmp(config->device->name, "cpu") != 0)
         cJSON_AddItemToArray(warnings, cJSON_CreateString(flush_on_gpu));

@@ -24,6 +24,15 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options);
 AB_MUST_CHECK ab_status ab_record_process(cJSON *cell, int round, int position, bool full,
                                           const ab_process *process, const cJSON **added);
 
+/* Marks a cell as failed. */
+void ab_record_fail(cJSON *cell, const char *reason);
+
+/* Adds the machine of a part's first line (run.h) to document.machines, unless one of this host and class is
+ * there: its index in *machine. environment, generator and comparability_key become those of the machines: of
+ * the first, and a digest of all classes. */
+AB_MUST_CHECK ab_status ab_record_machine(cJSON *document, const char *name, const cJSON *line, int *machine,
+                                          bool *added);
+
 /* Whether the cell already has its process of this round. */
 bool ab_record_has_round(const cJSON *cell, int round);
 /* "ok", "failed", ... */

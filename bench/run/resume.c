@@ -79,8 +79,13 @@ static ab_status check_cells(const cJSON *document, const ab_cell_spec *cells, i
     return AB_OK;
 }
 
-/* Rejects times of another machine or another build: a document holds those of one. */
-static ab_status check_machine(const cJSON *document, const char *path) {
+/* Rejects times of another machine or another build: a document holds those of one. The machines of a sweep
+ * compare their builds themselves. */
+static ab_status check_machine(const cJSON *document, bool launched, const char *path) {
+    if (launched && cJSON_GetObjectItem(document, "machines")) return AB_OK;
+    if (launched || cJSON_GetObjectItem(document, "machines"))
+        return ab_fail(AB_NOT_COMPARABLE, "--resume: %s was begun %s --launch; go on in the same way", path,
+                       launched ? "without" : "with");
     cJSON *generator = ab_environment_generator(), *machine = ab_environment_machine();
     const char *then = cJSON_GetStringValue(cJSON_GetObjectItem(document, "comparability_key"));
     char now[17];
@@ -99,7 +104,8 @@ ab_status ab_resume_check(cJSON *document, const ab_run_config *config, const ab
         status = ab_fail(AB_NOT_COMPARABLE, "--resume: config.%s differs between %s and now", key,
                          options->text[AB_OPTION_out]);
     cJSON_Delete(now);
-    if (status == AB_OK) status = check_machine(document, options->text[AB_OPTION_out]);
+    if (status == AB_OK)
+        status = check_machine(document, options->given[AB_OPTION_launch], options->text[AB_OPTION_out]);
     if (status == AB_OK) status = check_cells(document, cells, count);
     if (status == AB_OK) ab_record_reopen(document);
     return status;

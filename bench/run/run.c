@@ -24,6 +24,7 @@
 #include "reports/record/result.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +48,13 @@ typedef struct run {
     int count;
     int *order; /* [rounds][count]; -1: nothing at this position */
     cJSON *document;
-    ab_replay replay; /* with --resume: the options of the document */
-    cJSON **record;   /* [count]: the cells of the document */
+    ab_replay replay;        /* with --resume: the options of the document */
+    ab_journal_cells record; /* the cells of the document */
     ab_journal journal;
     int kept;                    /* processes in the journal */
     int64_t saved_ns, saving_ns; /* when the document was last written, and how long that took */
     char **worker_argv;          /* argv of a worker; the words of the task are set per process */
-    char task[4][32];            /* texts of those words */
+    char task[5][32];            /* texts of those words */
     char checkpoints[4096];      /* pattern of checkpoint files; "": none */
     ab_run_locks locks;
     int data_fd;
@@ -62,7 +63,11 @@ typedef struct run {
     int64_t started_ns;
     ab_progress progress;
     ab_monitor monitor;
-    int short_of_memory;       /* cells that failed because memory ran out */
+    int short_of_memory;         /* cells that failed because memory ran out */
+    const ab_run_driver *driver; /* with --launch */
+    void *driven;
+    int *part;                 /* [count], of a part: the cells' numbers in the whole run */
+    bool watches;              /* a part that ends with standard input */
     char memory_failure[1024]; /* the first of them */
 } run;
 
@@ -109,7 +114,7 @@ static ab_status check_files(const run *r, const char *option, const char *patte
 
 /* Cells run one after the other: each is compared with all that is left. */
 static ab_status check_plans(const run *r) {
-    const bool check = !r->options.given[AB_OPTION_no_memory_check];
+    const bool check = !r->options.given[AB_OPTION_no_memory_check] && !r->driver;
     ab_memory_limit limit;
     ab_memory_limit_of("", r->config.device, &limit);
     for (int i = 0; i < r->count; i++) {
@@ -187,23 +192,27 @@ static ab_status place_checkpoints(run *r) {
 /* Looking a cell up by its number in the document takes a walk through the cells before it. */
 static ab_status list_cells(run *r) {
     cJSON *cell;
-    int i = 0;
-    r->record = calloc((size_t)r->count + 1, sizeof(cJSON *));
-    if (!r->record) return ab_fail(AB_NO_MEMORY, "run: out of memory");
-    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(r->document, "cells")) {
-        if (i < r->count) r->record[i++] = cell;
+    ab_journal_cells *record = &r->record;
+    record->list = cJSON_GetObjectItem(r->document, "cells");
+    record->cell = calloc((size_t)r->count + 1, sizeof *record->cell);
+    if (!record->cell) return ab_fail(AB_NO_MEMORY, "run: out of memory");
+    cJSON_ArrayForEach(cell, record->list) {
+        if (record->count < r->count) record->cell[record->count++] = cell;
     }
     return AB_OK;
 }
 
+static uint64_t build_digest(void) {
+    static const char text[] = AB_VERSION " " AB_GIT_SHA " " AB_FLAGS;
+    return ab_digest_add(ab_digest_start(), text, sizeof text).state;
+}
+
 /* What the others must share with rank 0: the build, and the options of the configuration. */
 static ab_status compare_ranks(run *r) {
-    ab_digest options = ab_digest_start(), build = ab_digest_start();
-    static const char text[] = AB_VERSION " " AB_GIT_SHA " " AB_FLAGS;
+    ab_digest options = ab_digest_start();
     for (int i = AB_WORKER_ARGS; r->worker_argv[i]; i++)
         options = ab_digest_add(options, r->worker_argv[i], strlen(r->worker_argv[i]) + 1);
-    build = ab_digest_add(build, text, sizeof text);
-    return ab_group_compare(&r->group, &(ab_group_identity){options.state, build.state});
+    return ab_group_compare(&r->group, &(ab_group_identity){options.state, build_digest()});
 }
 
 static ab_status prepare(run *r, int argc, char *const *argv) {
@@ -256,14 +265,24 @@ static ab_status save_finished(run *r, ab_status outcome) {
  * since the last. So the time of a run grows with its cells, and small documents are never old. */
 static ab_status keep(run *r, int index, bool whole, const cJSON *process) {
     enum { REWRITING_SHARE = 20 };
-    AB_TRY(ab_journal_add(&r->journal, index, r->record[index], whole, process, elapsed_s(r)));
+    if (r->part)
+        return ab_journal_print(stdout, r->part[index], r->record.cell[index], whole, process, elapsed_s(r));
+    AB_TRY(ab_journal_add(&r->journal, index, r->record.cell[index], whole, process, elapsed_s(r)));
     r->kept++;
     const bool due = ab_monotonic_ns() - r->saved_ns >= REWRITING_SHARE * r->saving_ns;
     return due || stop_requested ? save(r) : AB_OK;
 }
 
+/* Standard input of a part is open as long as somebody wants it. */
+static void watch_input(const run *r) {
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    char byte;
+    if (r->watches && poll(&in, 1, 0) > 0 && read(STDIN_FILENO, &byte, 1) <= 0) stop_requested = SIGHUP;
+}
+
 static void tick(void *context, const ab_process *process) {
     run *r = context;
+    watch_input(r);
     ab_monitor_see(&r->monitor, process);
 }
 
@@ -293,7 +312,7 @@ static void note_memory_failure(run *r, const ab_cell_spec *cell, const char *re
 
 static void set_task(run *r, const ab_cell_spec *cell, ab_worker_kind kind) {
     static char program[] = "ampbench", command[] = "worker";
-    const int64_t value[] = {kind, ab_monotonic_ns(), r->data_fd, r->config.probe_every};
+    const int64_t value[] = {cell->place, kind, ab_monotonic_ns(), r->data_fd, r->config.probe_every};
     char *words[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id};
     for (size_t i = 0; i < AB_COUNT_OF(value); i++) {
         ab_text_exact(r->task[i], sizeof r->task[i], "%" PRId64, value[i]);
@@ -444,7 +463,7 @@ static ab_status run_process(run *r, int round, int position) {
         ab_outfile_remove_stale(checkpoint);
     }
     if (status == AB_OK)
-        status = ab_record_process(r->record[index], round, position, round == 0, &process, &added);
+        status = ab_record_process(r->record.cell[index], round, position, round == 0, &process, &added);
     ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
     ab_process_clear(&process);
     return status == AB_OK ? keep(r, index, round == 0, added) : status;
@@ -452,8 +471,8 @@ static ab_status run_process(run *r, int round, int position) {
 
 static bool is_due(const run *r, int round, int position) {
     int index = r->order[round * r->count + position];
-    return index >= 0 && !ab_record_has_round(r->record[index], round) &&
-           strcmp(ab_record_status(r->record[index]), "failed") != 0;
+    return index >= 0 && !ab_record_has_round(r->record.cell[index], round) &&
+           strcmp(ab_record_status(r->record.cell[index]), "failed") != 0;
 }
 
 static int count_due(const run *r) {
@@ -464,8 +483,8 @@ static int count_due(const run *r) {
 }
 
 static ab_status run_rounds(run *r) {
-    ab_progress_start(&r->progress, r->options.given[AB_OPTION_quiet], count_due(r), r->config.steps,
-                      r->config.batch);
+    ab_progress_start(&r->progress, r->part || r->options.given[AB_OPTION_quiet], count_due(r),
+                      r->config.steps, r->config.batch);
     for (int round = 0; round < r->config.rounds; round++) {
         for (int p = 0; p < r->count; p++) {
             if (!is_due(r, round, p)) continue;
@@ -482,10 +501,69 @@ static ab_status run_rounds(run *r) {
     return AB_OK;
 }
 
+/* ---- cells that run elsewhere ----------------------------------------------------------------- */
+
+bool ab_run_is_done(const ab_run_work *work, int cell) {
+    const run *r = work->run;
+    if (strcmp(ab_record_status(r->record.cell[cell]), "failed") == 0) return true;
+    for (int round = 0; round < (is_timed(r, cell) ? r->config.rounds : 1); round++)
+        if (!ab_record_has_round(r->record.cell[cell], round)) return false;
+    return true;
+}
+
+ab_status ab_run_take_machine(const ab_run_work *work, const char *name, cJSON *line, int *machine) {
+    run *r = work->run;
+    bool added;
+    if (strcmp(ab_json_text(line, "run", ""), ab_json_text(r->document, "run.id", "-")) != 0)
+        return ab_fail(AB_INPUT, "%s: cells of another run", name);
+    AB_TRY(ab_record_machine(r->document, name, line, machine, &added));
+    return added ? save(r) : AB_OK;
+}
+
+ab_status ab_run_take_line(const ab_run_work *work, cJSON *line, int machine, int *cell) {
+    run *r = work->run;
+    if (!ab_journal_take(&r->record, line, cell)) return ab_fail(AB_INPUT, "a part's line is not sound");
+    cJSON *taken = r->record.cell[*cell];
+    cJSON_DeleteItemFromObjectCaseSensitive(taken, "machine");
+    cJSON_AddNumberToObject(taken, "machine", machine);
+    return keep(r, *cell, true, NULL);
+}
+
+ab_status ab_run_give_up(const ab_run_work *work, int cell, const char *reason) {
+    run *r = work->run;
+    ab_record_fail(r->record.cell[cell], reason);
+    return keep(r, cell, true, NULL);
+}
+
+/* Of the build and of what every cell is. */
+static void identify(const run *r, char identity[34]) {
+    char build[17], cells[17];
+    ab_digest digest = ab_digest_start();
+    for (int i = 0; i < r->count; i++) digest = ab_digest_add(digest, r->cells[i].digest, 16);
+    ab_text_exact(identity, 34, "%s:%s", ab_digest_text((ab_digest){build_digest()}, build),
+                  ab_digest_text(digest, cells));
+}
+
+static ab_status drive(run *r, bool *later) {
+    ab_run_work work = {.options = &r->options,
+                        .config = &r->config,
+                        .document = r->document,
+                        .cells = r->count,
+                        .words = r->worker_argv + AB_WORKER_ARGS,
+                        .stop = &stop_requested,
+                        .run = r};
+    identify(r, work.identity);
+    ab_status status = r->driver->cells(r->driven, &work, later);
+    const ab_status saved = status == AB_OK ? AB_OK : save(r);
+    if (!stop_requested) return status == AB_OK ? saved : status;
+    return ab_fail(AB_INTERRUPTED, "interrupted; finish with: ampbench run --resume --out %s",
+                   r->options.text[AB_OPTION_out]);
+}
+
 /* All processes of all cells. A rank's failure, whenever it comes, stays in the document. */
-static ab_status run_cells(run *r) {
+static ab_status run_cells(run *r, bool *later) {
     ab_status status = choose_probed_steps(r);
-    if (status == AB_OK) status = run_rounds(r);
+    if (status == AB_OK) status = r->driver ? drive(r, later) : run_rounds(r);
     if (!r->group.failed || stop_requested) return status;
     ab_record_warn(r->document, r->group.reason);
     AB_TRY(save(r));
@@ -497,7 +575,7 @@ static ab_status run_cells(run *r) {
 
 static ab_status verdict(const run *r) {
     int failed = 0;
-    for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->record[i]), "ok") != 0;
+    for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->record.cell[i]), "ok") != 0;
     if (failed && failed == r->short_of_memory)
         return ab_fail(AB_NO_MEMORY, "%d of %d cells ran out of memory; %s", failed, r->count,
                        r->memory_failure);
@@ -536,13 +614,35 @@ static ab_status open_group(run *r) {
     return AB_OK;
 }
 
+static ab_status open_driver(run *r, bool *helps) {
+    static const ab_option_id left_there[] = {AB_OPTION_save_weights, AB_OPTION_checkpoint_every};
+    char name[AB_OPTION_NAME];
+    if (!r->options.given[AB_OPTION_launch]) {
+        r->driver = NULL;
+        return AB_OK;
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(left_there); i++)
+        if (r->options.given[left_there[i]])
+            return ab_fail(AB_USAGE, "--launch: %s would leave files on the machines that run the cells",
+                           ab_option_name(left_there[i], name));
+    if (strcmp(r->options.text[AB_OPTION_ranks], "mpi") == 0)
+        return ab_fail(AB_USAGE,
+                       "--launch: the processes of an MPI job are cells or ranks (--ranks mpi), not "
+                       "both");
+    catch_signals();
+    return r->driver->open(&r->options, &stop_requested, &r->driven, helps);
+}
+
 static ab_status run_all(run *r, int argc, char *const *argv) {
+    bool helps = false, later = false;
     if (r->options.given[AB_OPTION_resume]) {
         const char *out =
             r->options.text[AB_OPTION_out]; /* locked first: a run that has not ended writes it */
         if (access(out, F_OK) == 0) AB_TRY(ab_output_lock("--resume", out, &r->locks.document));
         AB_TRY(ab_resume_options(&r->options, &r->document, &r->replay));
     }
+    AB_TRY(open_driver(r, &helps));
+    if (helps) return r->driver->help(r->driven, &r->options);
     AB_TRY(open_group(r));
     if (r->group.place.rank > 0) return run_as_follower(r);
     AB_TRY(prepare(r, argc, argv));
@@ -551,7 +651,8 @@ static ab_status run_all(run *r, int argc, char *const *argv) {
     if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
     AB_TRY(save(r));
     catch_signals();
-    AB_TRY(run_cells(r));
+    AB_TRY(run_cells(r, &later));
+    if (later) return AB_OK;
     ab_status outcome = verdict(r);
     AB_TRY(save_finished(r, outcome));
     AB_TRY(ab_output_reports(&r->options, r->document));
@@ -568,21 +669,138 @@ static void end_group(run *r, ab_status status) {
     ab_group_close(&r->group, ab_status_exit(status));
 }
 
-ab_status ab_run(int argc, char *const *argv) {
-    run r = {.data_fd = -1, .started_ns = ab_monotonic_ns()};
+static void clear(run *r) {
+    if (r->data_fd >= 0) close(r->data_fd);
+    ab_run_config_clear(&r->config);
+    cJSON_Delete(r->document);
+    ab_replay_clear(&r->replay);
+    ab_run_cells_free(r->cells, r->count);
+    free(r->order);
+    free(r->record.cell);
+    free(r->worker_argv);
+    free(r->part);
+}
+
+ab_status ab_run(int argc, char *const *argv, const ab_run_driver *driver) {
+    run r = {.data_fd = -1, .started_ns = ab_monotonic_ns(), .driver = driver};
     AB_TRY(ab_options_parse(argc, argv, &r.options));
     if (r.options.given[AB_OPTION_verbose]) ab_log_set_level(AB_LOG_INFO);
     ab_status status = run_all(&r, argc, argv);
     end_group(&r, status);
-    if (r.data_fd >= 0) close(r.data_fd);
     ab_journal_end(&r.journal, r.journal.out.stream && r.kept == 0 ? r.options.text[AB_OPTION_out] : NULL);
     ab_output_release(&r.options, &r.locks);
-    ab_run_config_clear(&r.config);
-    cJSON_Delete(r.document);
-    ab_replay_clear(&r.replay);
-    ab_run_cells_free(r.cells, r.count);
-    free(r.order);
-    free(r.record);
-    free(r.worker_argv);
+    if (r.driver) r.driver->close(r.driven, status);
+    clear(&r);
+    return status;
+}
+
+/* ---- a part of a run that another process records --------------------------------------------- */
+
+/* Cells as text, "0-9,14", in increasing order. */
+static ab_status parse_part(run *r, const char *text) {
+    int last = -1, n = 0;
+    r->part = calloc((size_t)r->count + 1, sizeof *r->part);
+    if (!r->part) return ab_fail(AB_NO_MEMORY, "part: out of memory");
+    for (const char *at = text; *at;) {
+        int from, to, length = 0;
+        if (sscanf(at, "%d-%d%n", &from, &to, &length) < 2) {
+            length = 0;
+            if (sscanf(at, "%d%n", &from, &length) == 1) to = from;
+        }
+        if (length == 0 || from <= last || to < from || to >= r->count)
+            return ab_fail(AB_USAGE, "part: expected cells such as 0-9,14 below %d, found '%s'", r->count,
+                           text);
+        while (from <= to) r->part[n++] = last = from++;
+        at += length;
+        at += *at == ',';
+    }
+    for (int i = 0, kept = 0; i < r->count; i++) {
+        if (kept < n && r->part[kept] == i)
+            r->cells[kept++] = r->cells[i];
+        else
+            free(r->cells[i].id);
+    }
+    r->count = n;
+    return AB_OK;
+}
+
+static ab_status check_identity(const run *r, const char *wanted) {
+    char own[34];
+    identify(r, own);
+    if (strcmp(own, wanted) == 0) return AB_OK;
+    if (strncmp(own, wanted, 17) != 0)
+        return ab_fail(AB_NOT_COMPARABLE, "another build of ampbench (%s, %s)", AB_VERSION, AB_GIT_SHA);
+    return ab_fail(AB_NOT_COMPARABLE, "the same options give other cells there: another network, data set or "
+                                      "device");
+}
+
+static ab_status print_machine(const run *r, const char *id) {
+    char class[17];
+    cJSON *line = cJSON_CreateObject(), *document = r->document;
+    cJSON *generator = cJSON_GetObjectItem(document, "generator"),
+          *machine = cJSON_GetObjectItem(document, "environment");
+    ab_environment_class(generator, machine, r->config.device, r->config.threads, class);
+    cJSON_AddStringToObject(line, "schema", "ampbench-part");
+    cJSON_AddStringToObject(line, "run", id);
+    cJSON_AddStringToObject(line, "class", class);
+    cJSON_AddNumberToObject(line, "threads", r->config.threads);
+    if (getenv("SLURMD_NODENAME")) cJSON_AddStringToObject(line, "node", getenv("SLURMD_NODENAME"));
+    cJSON_AddItemReferenceToObject(line, "generator", generator);
+    cJSON_AddItemReferenceToObject(line, "environment", machine);
+    cJSON_AddItemReferenceToObject(line, "comparability_key",
+                                   cJSON_GetObjectItem(document, "comparability_key"));
+    ab_json_print_line(line, stdout);
+    cJSON_Delete(line);
+    return fflush(stdout) == 0 ? AB_OK : ab_fail(AB_OUTPUT, "stdout: cannot write");
+}
+
+/* The processors are shared by `sharing` such processes. */
+static void share_threads(run *r, int sharing, char text[16]) {
+    if (sharing < 2 || r->options.given[AB_OPTION_threads]) return;
+    r->config.threads = r->config.threads / sharing > 1 ? r->config.threads / sharing : 1;
+    r->options.text[AB_OPTION_threads] = ab_text_exact(text, 16, "%d", r->config.threads);
+    r->options.given[AB_OPTION_threads] = true;
+}
+
+static ab_status run_part(run *r, int argc, char *const *argv) {
+    char threads[16];
+    AB_TRY(ab_options_parse(argc - AB_PART_ARGS + 1, argv + AB_PART_ARGS - 1, &r->options));
+    AB_TRY(ab_run_config_create(&r->options, true, &r->config));
+    AB_TRY(ab_run_cells(&r->config, &r->cells, &r->count));
+    AB_TRY(check_identity(r, argv[2]));
+    AB_TRY(parse_part(r, argv[1]));
+    AB_TRY(check_plans(r));
+    AB_TRY(draw_order(r));
+    share_threads(r, atoi(argv[4]), threads);
+    r->config.probe_every = atoll(argv[3]);
+    r->watches = strcmp(argv[6], "watch") == 0;
+    ab_environment_prepare_workers();
+    AB_TRY(build_worker_argv(r));
+    AB_TRY(ab_shared_data_create(r->config.data, &r->data_fd));
+    AB_TRY(ab_record_create(&r->config, &r->options, argc, argv, r->cells, r->count, r->order, &r->document));
+    AB_TRY(list_cells(r));
+    AB_TRY(print_machine(r, argv[5]));
+    catch_signals();
+    return run_rounds(r);
+}
+
+/* The process that reads the lines has the error's message from them. */
+static void print_failure(ab_status status) {
+    cJSON *line = cJSON_CreateObject();
+    if (status == AB_OK || status == AB_INTERRUPTED || !line) return;
+    cJSON_AddStringToObject(line, "error", ab_error_message());
+    ab_json_print_line(line, stdout);
+    cJSON_Delete(line);
+    fflush(stdout);
+}
+
+ab_status ab_run_part(int argc, char *const *argv) {
+    run r = {.data_fd = -1, .started_ns = ab_monotonic_ns(), .link = {.fd = -1, .serve = serve}};
+    if (argc < AB_PART_ARGS) return ab_fail(AB_USAGE, "part: started by ampbench run --launch only");
+    ab_log_set_level(AB_LOG_QUIET);
+    r.link.context = &r;
+    ab_status status = run_part(&r, argc, argv);
+    print_failure(status);
+    clear(&r);
     return status;
 }

@@ -372,22 +372,6 @@ out:
     return status;
 }
 
-static ab_status find_spec(const ab_run_config *config, const char *id, ab_cell_spec *spec) {
-    ab_cell_spec *cells;
-    int count;
-    AB_TRY(ab_run_cells(config, &cells, &count));
-    ab_status status = ab_fail(AB_INTERNAL, "worker: no cell '%s'", id);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(cells[i].id, id) != 0) continue;
-        *spec = cells[i];
-        cells[i].id = NULL; /* now owned by spec */
-        status = AB_OK;
-        break;
-    }
-    ab_run_cells_free(cells, count);
-    return status;
-}
-
 static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     ab_options options;
     ab_run_config config;
@@ -402,7 +386,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     }
     AB_TRY(ab_run_config_start(&config));
     AB_TRY(ab_run_config_steps(&options, &config));
-    AB_TRY(find_spec(&config, task->cell, &spec));
+    AB_TRY(ab_run_cell_at(&config, task->place, task->cell, &spec));
     if (config.probe_every > 0) config.probe_every = task->every;
     ab_status status = task->kind == AB_WORKER_PROBING ? measure_probing(task, &config, &spec)
                                                        : run_cell(task, &config, &spec, &options);
@@ -414,8 +398,13 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
 
 ab_status ab_worker_main(int argc, char **argv) {
     if (argc < AB_WORKER_ARGS - 1) return ab_fail(AB_USAGE, "worker: started by `ampbench run`, not by hand");
-    ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), atoll(argv[5])};
-    ab_status status = ab_note_memory_limits(run_task(&task, argc - 5, argv + 5));
+    ab_worker_task task = {.cell = argv[1],
+                           .place = atoll(argv[2]),
+                           .kind = atoll(argv[3]),
+                           .spawned_ns = atoll(argv[4]),
+                           .data_fd = atoll(argv[5]),
+                           .every = atoll(argv[6])};
+    ab_status status = ab_note_memory_limits(run_task(&task, argc - 6, argv + 6));
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");

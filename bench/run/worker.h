@@ -18,6 +18,7 @@ AB_BEGIN_DECLS
 /* A worker's arguments, which precede the configuration options of the run. */
 typedef struct ab_worker_task {
     const char *cell;   /* id of the cell */
+    int64_t place;      /* ab_run_cell_at */
     int64_t kind;       /* ab_worker_kind */
     int64_t spawned_ns; /* CLOCK_MONOTONIC when the parent started it */
     int64_t data_fd;    /* a shared data set (shared_data.h), or -1 to load it */
@@ -30,8 +31,8 @@ typedef enum ab_worker_kind {
     AB_WORKER_PROBING /* a few steps, for what probing costs */
 } ab_worker_kind;
 
-/* "ampbench", "worker", cell, kind, spawned_ns, data_fd, every; then options */
-enum { AB_WORKER_ARGS = 7 };
+/* "ampbench", "worker", cell, place, kind, spawned_ns, data_fd, every; then options */
+enum { AB_WORKER_ARGS = 8 };
 
 /* The hidden subcommand `ampbench worker`. */
 ab_status ab_worker_main(int argc, char **argv);

@@ -77,6 +77,16 @@ ab_status ab_journal_add(ab_journal *journal, int index, const cJSON *cell, bool
     return status;
 }
 
+ab_status ab_journal_print(FILE *out, int index, const cJSON *cell, bool whole, const cJSON *process,
+                           double elapsed_s) {
+    cJSON *line = line_of(index, cell, whole, process, elapsed_s);
+    if (!line) return no_memory();
+    ab_json_print_line(line, out);
+    cJSON_Delete(line);
+    return fflush(out) == 0 && !ferror(out) ? AB_OK
+                                            : ab_fail(AB_OUTPUT, "stdout: cannot write: %s", strerror(errno));
+}
+
 void ab_journal_end(ab_journal *journal, const char *path) {
     if (journal->out.stream && ab_outfile_close(&journal->out, AB_OK) != AB_OK)
         ab_warn("%s", ab_error_message());
@@ -88,9 +98,9 @@ void ab_journal_end(ab_journal *journal, const char *path) {
 /* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct replay {
-    cJSON *document, *list; /* list: its cells */
-    cJSON **cell;           /* [count]; owned */
-    int count, lines;
+    cJSON *document;
+    ab_journal_cells cells; /* cell: owned */
+    int lines;
 } replay;
 
 /* A number of a line of the journal, NAN if it is missing. */
@@ -109,13 +119,13 @@ static cJSON *take(cJSON *line, const char *key) {
     return cJSON_DetachItemFromObjectCaseSensitive(line, key);
 }
 
-static bool replay_whole(replay *r, int index, cJSON *value) {
+static bool replay_whole(const ab_journal_cells *cells, int index, cJSON *value) {
     if (!cJSON_IsObject(value)) {
         cJSON_Delete(value);
         return false;
     }
-    cJSON_ReplaceItemViaPointer(r->list, r->cell[index], value);
-    r->cell[index] = value;
+    cJSON_ReplaceItemViaPointer(cells->list, cells->cell[index], value);
+    cells->cell[index] = value;
     return true;
 }
 
@@ -135,18 +145,24 @@ static bool replay_part(cJSON *cell, cJSON *line) {
     return sound;
 }
 
+bool ab_journal_take(const ab_journal_cells *cells, cJSON *line, int *index) {
+    const double number = number_of(line, "cell");
+    if (!(number >= 0 && number < cells->count)) return false;
+    *index = (int)number;
+    cJSON *value = take(line, "value");
+    return value ? replay_whole(cells, *index, value) : replay_part(cells->cell[*index], line);
+}
+
 static bool replay_line(replay *r, cJSON *line) {
-    const double index = number_of(line, "cell");
-    if (!(index >= 0 && index < r->count)) return false;
-    cJSON *value = take(line, "value"), *elapsed = take(line, "elapsed_s");
-    const bool sound = value ? replay_whole(r, (int)index, value) : replay_part(r->cell[(int)index], line);
-    cJSON *run = cJSON_GetObjectItemCaseSensitive(r->document, "run");
-    if (sound && run && cJSON_IsNumber(elapsed))
+    int index;
+    if (!ab_journal_take(&r->cells, line, &index)) return false;
+    cJSON *run = cJSON_GetObjectItemCaseSensitive(r->document, "run"), *elapsed = take(line, "elapsed_s");
+    if (run && cJSON_IsNumber(elapsed))
         put(run, "elapsed_s", elapsed);
     else
         cJSON_Delete(elapsed);
-    r->lines += sound;
-    return sound;
+    r->lines++;
+    return true;
 }
 
 /* Reads the next line as JSON; NULL at the end, and *torn if there is something that is no whole line. */
@@ -168,10 +184,11 @@ static bool continues(const cJSON *header, const cJSON *document) {
 
 static ab_status list_cells(replay *r) {
     cJSON *cell;
-    r->list = cJSON_GetObjectItemCaseSensitive(r->document, "cells");
-    r->cell = calloc((size_t)cJSON_GetArraySize(r->list) + 1, sizeof *r->cell);
-    if (!r->cell) return no_memory();
-    cJSON_ArrayForEach(cell, r->list) r->cell[r->count++] = cell;
+    ab_journal_cells *cells = &r->cells;
+    cells->list = cJSON_GetObjectItemCaseSensitive(r->document, "cells");
+    cells->cell = calloc((size_t)cJSON_GetArraySize(cells->list) + 1, sizeof *cells->cell);
+    if (!cells->cell) return no_memory();
+    cJSON_ArrayForEach(cell, cells->list) cells->cell[cells->count++] = cell;
     return AB_OK;
 }
 
@@ -201,7 +218,7 @@ ab_status ab_journal_replay(const char *path, cJSON *document, ab_journal_found 
     if (in && status == AB_OK) replay_lines(in, name, &r, found);
     if (*found == AB_JOURNAL_REPLAYED && r.lines == 0) *found = AB_JOURNAL_NONE;
     if (in) fclose(in);
-    free(r.cell);
+    free(r.cells.cell);
     free(name);
     return status;
 }

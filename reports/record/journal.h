@@ -26,6 +26,21 @@ AB_MUST_CHECK ab_status ab_journal_start(ab_journal *journal, const char *path, 
 AB_MUST_CHECK ab_status ab_journal_add(ab_journal *journal, int index, const cJSON *cell, bool whole,
                                        const cJSON *process, double elapsed_s);
 
+/* Prints such a line to any stream and flushes it: what a process that runs cells for another one says. */
+AB_MUST_CHECK ab_status ab_journal_print(FILE *out, int index, const cJSON *cell, bool whole,
+                                         const cJSON *process, double elapsed_s);
+
+/* The cells of a document by index. */
+typedef struct ab_journal_cells {
+    cJSON *list;  /* the array that holds them */
+    cJSON **cell; /* [count] */
+    int count;
+} ab_journal_cells;
+
+/* Adds one line to the cells and takes it apart; a replaced cell is replaced in cells->cell too. *index:
+ * whose line it was. Returns false if the line is not sound. */
+AB_MUST_CHECK bool ab_journal_take(const ab_journal_cells *cells, cJSON *line, int *index);
+
 /* Closes the journal; `path` (of the document): also removes its file, since the document holds everything.
  */
 void ab_journal_end(ab_journal *journal, const char *path);

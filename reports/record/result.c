@@ -377,9 +377,24 @@ static ab_status check_order(const cJSON *order, int cells, const char *origin) 
     return AB_OK;
 }
 
+static ab_status check_machines(const cJSON *document, const char *origin) {
+    const int count = cJSON_GetArraySize(ab_json_at(document, "machines"));
+    const cJSON *cell;
+    int i = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        const double machine = ab_json_number(cell, "machine", -1);
+        if (machine >= count)
+            return ab_fail(AB_INPUT, "%s: cells[%d].machine: expected a number below %d, found %g", origin, i,
+                           count, machine);
+        i++;
+    }
+    return AB_OK;
+}
+
 ab_status ab_result_check_sums(const cJSON *document, const char *origin) {
     const cJSON *cells = ab_json_at(document, "cells");
     AB_TRY(check_ids(cells, origin));
+    AB_TRY(check_machines(document, origin));
     AB_TRY(check_order(ab_json_at(document, "design.order"), cJSON_GetArraySize(cells), origin));
     return check_cells(cells, origin);
 }

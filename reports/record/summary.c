@@ -8,6 +8,7 @@
  *   rounding floor  the largest |loss_gap| of O0 from weights moved by as much as rounding to half moves them
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those
  *                   medians
+ *   ratio_samples_to_o0  against an O0 cell that a machine of the same class ran (machines.h)
  *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
  *                   nothing
  *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all tensors if none was
@@ -20,6 +21,7 @@
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/learned.h"
+#include "reports/record/machines.h"
 #include "reports/record/result.h"
 #include "reports/record/subnormals.h"
 
@@ -331,7 +333,9 @@ bool ab_summary_times_overlap(const cJSON *cell, const cJSON *o0) {
     return from < to && o0_from < o0_to && from <= o0_to && o0_from <= to;
 }
 
-static figure speed_ratio(const facts *f) {
+static figure speed_ratio(const facts *f, const ab_machines *machines) {
+    if (f->baseline && !ab_machines_alike(machines, f->cell, f->baseline->cell))
+        return unknown("O0 ran on another class of machine");
     if (f->speed_void) return unknown("%s", f->failed.text[0]);
     if (f->baseline->speed_void) return unknown("O0: %s", ab_text_brief(f->baseline->failed.text[0], 150));
     double steps = ab_json_number(f->cell, "steps_total", 0);
@@ -453,7 +457,8 @@ typedef struct floor_cells {
 
 static double floor_gap(const facts *twin) { return twin ? fabs(twin->loss_gap.value) : 0; }
 
-static floor_cells compare(const cJSON *document, const ab_baselines *baselines, facts *all, int count) {
+static floor_cells compare(const cJSON *document, const ab_baselines *baselines, const ab_machines *machines,
+                           facts *all, int count) {
     for (int i = 0; i < count; i++) {
         const int o0 = ab_baselines_find(baselines, all[i].cell);
         all[i].baseline = o0 < 0 ? NULL : &all[o0];
@@ -464,7 +469,7 @@ static floor_cells compare(const cJSON *document, const ab_baselines *baselines,
     for (int i = 0; i < count; i++) certify(&all[i], document, &floors);
     for (int i = 0; i < count; i++) {
         const facts *o0 = all[i].baseline;
-        all[i].rate_ratio = speed_ratio(&all[i]);
+        all[i].rate_ratio = speed_ratio(&all[i], machines);
         all[i].peak_ratio = o0 ? ratio(&all[i].peak, &o0->peak, "O0") : unknown("%s", no_baseline);
     }
     return found;
@@ -484,17 +489,22 @@ ab_status ab_result_summarise(cJSON *document) {
     ab_status status = AB_OK;
     facts *all = calloc((size_t)count + 1, sizeof *all);
     ab_baselines baselines = {NULL, 0};
-    if (!all) return ab_fail(AB_NO_MEMORY, "out of memory while summarising %d cells", count);
+    ab_machines machines;
+    if (!all || !ab_machines_create(document, &machines)) {
+        free(all);
+        return ab_fail(AB_NO_MEMORY, "out of memory while summarising %d cells", count);
+    }
     AB_TRY_GOTO(ab_baselines_create(document, &baselines));
     cJSON_ArrayForEach(cell, cells) all[i++].cell = cell;
     for (i = 0; i < count; i++) AB_TRY_GOTO(measure(document, &all[i]));
-    const floor_cells floors = compare(document, &baselines, all, count);
+    const floor_cells floors = compare(document, &baselines, &machines, all, count);
     AB_TRY_GOTO(set_floors(document, &floors));
     i = 0;
     cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));
 out:
     for (i = 0; i < count; i++) cJSON_Delete(all[i].subnormal_slowdown);
     ab_baselines_free(&baselines);
+    ab_machines_clear(&machines);
     free(all);
     return status;
 }

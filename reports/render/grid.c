@@ -4,6 +4,7 @@
 #include "kernels/core/text.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
+#include "reports/record/machines.h"
 #include "reports/record/subnormals.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
@@ -337,13 +338,47 @@ static ab_status add_training_details(const cJSON *document, ab_grid_lines *line
 static ab_status add_setting(const cJSON *document, ab_grid_lines *lines) {
     char device[24], isa[24], half[64], cpu[80];
     const cJSON *config = ab_json_at(document, "config");
+    const cJSON *machines = ab_json_at(document, "machines"), *machine = machines ? machines->child : NULL;
     double threads = ab_json_number(config, "threads", 0), rounds = ab_json_number(config, "rounds", 0);
+    threads = ab_json_number(machine, "threads", threads);
     return add_line(lines, AB_TONE_PLAIN, "%s (%s, %s), %.0f thread%s; half format %s; %.0f timing round%s",
                     clean(config, "device", "?", device, sizeof device),
                     clean(document, "environment.cpu_model", "unknown CPU", cpu, sizeof cpu),
                     clean(document, "environment.isa", "?", isa, sizeof isa), threads,
                     threads == 1 ? "" : "s", join(ab_json_at(config, "half"), half, sizeof half), rounds,
                     rounds == 1 ? "" : "s");
+}
+
+/* A line for each class of machines: its first machine, and how many more there are. */
+static ab_status add_classes(const ab_machines *machines, ab_grid_lines *lines) {
+    enum { SHOWN = 6 };
+    char text[200];
+    int shown = 0;
+    for (int i = 0; i < machines->count; i++) {
+        const int more = ab_machines_of_class(machines, i) - 1;
+        if (more < 0) continue;
+        if (shown++ == SHOWN) return add_line(lines, AB_TONE_PLAIN, "  ...");
+        ab_machine_text(machines->machine[i], text, sizeof text);
+        if (more > 0) ab_text_append(text, sizeof text, " and %d more", more);
+        AB_TRY(add_line(lines, AB_TONE_PLAIN, "  %s", text));
+    }
+    return AB_OK;
+}
+
+/* The machines of a sweep, and what they mean for the speeds. */
+static ab_status add_machines(const cJSON *document, ab_grid_lines *lines) {
+    ab_machines machines;
+    ab_status status = AB_OK;
+    if (!ab_machines_create(document, &machines)) return ab_fail(AB_NO_MEMORY, "table: out of memory");
+    const int classes = ab_machines_classes(&machines);
+    if (machines.count > 1)
+        AB_TRY_GOTO(add_line(lines, AB_TONE_PLAIN, "cells ran on %d machines of %d class%s%s", machines.count,
+                             classes, classes == 1 ? "" : "es",
+                             classes == 1 ? "" : "; speeds are compared within a class only"));
+    if (classes > 1) status = add_classes(&machines, lines);
+out:
+    ab_machines_clear(&machines);
+    return status;
 }
 
 static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
@@ -450,6 +485,7 @@ static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_title(document, &grid->intro));
     AB_TRY(add_training_details(document, &grid->intro));
     AB_TRY(add_setting(document, &grid->intro));
+    AB_TRY(add_machines(document, &grid->intro));
     const cell_filter converted = {is_converted, NULL, NULL, NULL};
     AB_TRY(add_about(
         document, grid, &converted, AB_TONE_PLAIN,

@@ -463,11 +463,33 @@ static void key_table(const ab_html *h, const char *key, const char *id, const c
     ab_html_end_table(h);
 }
 
+/* The machines of a sweep, one a row. */
+static void machine_table(const ab_html *h) {
+    static const char *const keys[] = {"name", "class", "threads", "cpu_model",
+                                       "isa",  "cores", "kernel",  NULL};
+    const cJSON *machine, *machines = ab_json_at(h->document, "machines");
+    if (!machines || !machines->child) return;
+    ab_html_table(h, "machines-table", "Machines of the cells: speeds are compared within a class only",
+                  keys);
+    cJSON_ArrayForEach(machine, machines) {
+        begin_row(h);
+        ab_html_row_head(h, ab_json_text(machine, keys[0], "?"));
+        for (int i = 1; keys[i]; i++) {
+            fputs("<td class=\"text\">", h->out);
+            write_plain_value(h, ab_json_at(machine, keys[i]));
+            fputs("</td>", h->out);
+        }
+        end_row(h);
+    }
+    ab_html_end_table(h);
+}
+
 ab_status ab_html_environment(const ab_html *h) {
     fputs("<p>Runs are comparable when their key is the same: <code>", h->out);
     ab_markup_text(h->out, ab_json_text(h->document, "comparability_key", "?"));
     fputs("</code></p>\n", h->out);
     key_table(h, "environment", "machine-table", "The machine");
+    machine_table(h);
     key_table(h, "generator", "build-table", "The program");
     fputs("<details>\n<summary>Configuration, data and network</summary>\n", h->out);
     key_table(h, "config", "config-table", "The configuration");

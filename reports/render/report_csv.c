@@ -31,6 +31,7 @@ static const column columns[] = {
     {"device", NULL, false},
     {"seed", NULL, false},
     {"twin", NULL, false},
+    {"machine", NULL, false},
     {"status", NULL, false},
     {"reason", NULL, false},
     {"math_mode", NULL, false},

@@ -248,6 +248,34 @@ static void a_range_trains_o0_once_a_seed(void **state) {
     ab_run_config_clear(&config);
 }
 
+/* A worker makes its cell alone, without the others: repeated, perturbed and further seeds' cells too. */
+static void a_cell_is_made_by_its_place(void **state) {
+    (void)state;
+    ab_run_config config;
+    ab_cell_spec *cells, one;
+    int count;
+    assert_int_equal(
+        configure("--levels O0,O2,O3,O0:loss_scale=64 --scales default,1,2^0..2^3 --half fp16,bf16 "
+                  "--seeds 3",
+                  &config),
+        AB_OK);
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
+    assert_true(count > 3 * 2 * 5);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(ab_run_cell_at(&config, cells[i].place, cells[i].id, &one), AB_OK);
+        assert_string_equal(one.id, cells[i].id);
+        assert_string_equal(one.digest, cells[i].digest);
+        assert_true(one.seed == cells[i].seed && one.perturbation == cells[i].perturbation);
+        free(one.id);
+        assert_int_equal(ab_run_cell_at(&config, cells[i].place, cells[(i + 1) % count].id, &one),
+                         AB_INTERNAL);
+    }
+    assert_int_equal(ab_run_cell_at(&config, -1, cells[0].id, &one), AB_INTERNAL);
+    assert_int_equal(ab_run_cell_at(&config, 1 << 20, cells[0].id, &one), AB_INTERNAL);
+    ab_run_cells_free(cells, count);
+    ab_run_config_clear(&config);
+}
+
 static void bad_lists_are_refused(void **state) {
     (void)state;
     is_misconfigured("--levels 0", "letter O");
@@ -663,6 +691,7 @@ int main(void) {
         cmocka_unit_test(every_option_has_a_name_and_a_line_of_help),
         cmocka_unit_test(outputs_are_no_part_of_the_configuration),
         cmocka_unit_test(lists_are_read_item_by_item),
+        cmocka_unit_test(a_cell_is_made_by_its_place),
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(a_range_stands_for_its_powers),
         cmocka_unit_test(bad_ranges_are_refused),

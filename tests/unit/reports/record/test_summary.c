@@ -204,6 +204,36 @@ static void drop_o0(cJSON *document) {
     cJSON_DeleteItemFromArray(member(document, "cells"), 0);
 }
 
+/* O0 on machine 0, the others on machine 1, of class `other`. */
+static void put_on_machines(cJSON *document, const char *other) {
+    cJSON *cell, *machines = cJSON_Parse("[{\"class\": \"a\"}, {}]");
+    int i = 0;
+    cJSON_AddStringToObject(cJSON_GetArrayItem(machines, 1), "class", other);
+    cJSON_AddItemToObject(document, "machines", machines);
+    cJSON_ArrayForEach(cell, member(document, "cells")) cJSON_AddNumberToObject(cell, "machine", i++ > 0);
+}
+
+static void test_speeds_are_compared_within_a_class_of_machines(void **state) {
+    (void)state;
+    static const char *const other[] = {"a", "b"};
+    double gap[2];
+    for (int i = 0; i < 2; i++) {
+        cJSON *document = load(FIXTURE("lenet5"));
+        put_on_machines(document, other[i]);
+        assert_int_equal(ab_result_summarise(document), AB_OK);
+        const cJSON *own = summary_of(document, 0), *summary = summary_of(document, 2);
+        assert_true(number_of(own, "ratio_samples_to_o0") == 1);
+        assert_int_equal(cJSON_IsNumber(member(summary, "ratio_samples_to_o0")), i == 0);
+        if (i == 1)
+            assert_string_equal(text_of(summary, "ratio_samples_to_o0_reason"),
+                                "O0 ran on another class of machine");
+        gap[i] = number_of(summary, "loss_gap");
+        assert_true(cJSON_IsNumber(member(summary, "ratio_bytes_to_o0")));
+        cJSON_Delete(document);
+    }
+    assert_true(gap[0] == gap[1]);
+}
+
 static void test_a_speed_ratio_needs_equal_work_and_a_certificate(void **state) {
     (void)state;
     static const struct {
@@ -365,6 +395,7 @@ int main(void) {
         cmocka_unit_test(test_an_o0_that_learned_nothing_certifies_nobody),
         cmocka_unit_test(test_the_generator_of_the_fixtures_agrees),
         cmocka_unit_test(test_summarising_twice_changes_nothing),
+        cmocka_unit_test(test_speeds_are_compared_within_a_class_of_machines),
         cmocka_unit_test(test_a_speed_ratio_needs_equal_work_and_a_certificate),
         cmocka_unit_test(test_the_allowed_gap_is_the_larger_of_ten_floors_and_five_percent),
         cmocka_unit_test(test_the_baseline_is_the_o0_of_the_same_kind),

@@ -31,6 +31,7 @@ import torch.nn.functional as F
 
 import golden_traces
 import peer_ops
+import peer_turns
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(ROOT, "tests", "golden")
@@ -1006,36 +1007,49 @@ def write_fixture(directory):
 
 
 class Timed:
-    """One arm: ordinary PyTorch training of a network in one layout and precision."""
+    """One arm: ordinary PyTorch training of a network in one layout and precision. Modes: fp32, autocast_fp16,
+    autocast_bf16, and fp16, bf16: everything in that type, the loss in fp32."""
+    warmup = 2
 
     def __init__(self, net, batches, mode, layout):
-        self.net, self.mode, self.layout, self.times = net, mode, layout, []
+        self.net, self.mode, self.layout, self.times, self.first_loss = net, mode, layout, [], None
         self.format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
-        self.batches = [(x.contiguous(memory_format=self.format) if x.dim() == 4 else x, y)
-                        for x, y in batches]
-        self.params = {n: t if is_buffer(n) else self.leaf(t) for n, t in net.initial(1).items()}
+        self.dtype = HALF.get(mode, torch.float32)
+        self.batches = [(self.placed(x), y) for x, y in batches]
+        self.params = {n: self.placed(t) if is_buffer(n) else self.leaf(t)
+                       for n, t in net.initial(1).items()}
+        self.owned = {name: {} for name, _, _ in net.ops}
+        for name, tensor in self.params.items():
+            owner, key = name.rsplit(".", 1)
+            self.owned[owner][key] = tensor
         trained = [p for n, p in self.params.items() if not is_buffer(n)]
-        self.optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
+        adam, rate = net.defaults.get("optimizer", "").startswith("adam"), net.defaults.get("lr", 0.01)
+        self.optimizer = (torch.optim.AdamW(trained, lr=rate) if adam
+                          else torch.optim.SGD(trained, lr=rate, momentum=0.9))
         self.scaler = torch.amp.GradScaler("cpu", enabled=mode == "autocast_fp16")
         self.run = Run(net, Policy("O0"))
 
+    def placed(self, tensor):
+        if not tensor.is_floating_point():
+            return tensor
+        return tensor.to(self.dtype).contiguous(
+            memory_format=self.format if tensor.dim() == 4 else torch.contiguous_format)
+
     def leaf(self, tensor):
-        return (tensor.contiguous(memory_format=self.format) if tensor.dim() == 4
-                else tensor).requires_grad_()
+        return self.placed(tensor).requires_grad_()
 
     def forward(self, images, targets):
         self.run.targets = targets
         values = {"input": images}
         for name, kind, inputs in self.net.ops:
-            p = {k: self.params[f"{name}.{k}"] for k in ("weight", "bias", *BUFFERS)
-                 if f"{name}.{k}" in self.params}
-            xs = [values[i] for i in inputs]
+            p, xs = self.owned[name], [values[i] for i in inputs]
             if kind == "batch_norm2d":  # in place, as nn.BatchNorm2d does it
                 a = self.net.attrs[name]
                 last = F.batch_norm(xs[0], p["running_mean"], p["running_var"], p.get("weight"),
                                     p.get("bias"), True,
                                     a.get("momentum", 0.1), a.get("eps", 1e-5))
             else:
+                xs = [x.float() for x in xs] if kind in LOSSES else xs
                 inputs = xs if kind in SEVERAL_INPUTS else xs[0]
                 last = OPS[kind][1](self.run, self.net.attrs[name], inputs, p)
             values[name] = last
@@ -1052,35 +1066,36 @@ class Timed:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.times.append(time.perf_counter_ns() - begin)
+        if self.first_loss is None:
+            self.first_loss = loss.item()
 
-    def result(self, warmup):
-        times = self.times[warmup:]
-        return {"net": self.net.name, "mode": self.mode, "layout": self.layout,
-                "batch": len(self.batches[0][1]),
-                "threads": torch.get_num_threads(), "warmup_steps": warmup, "step_time_ns": times,
-                "median_step_time_ns": statistics.median(times)}
+
+def bench_batches(net, data, size):
+    """Eight batches in file order."""
+    text = "bytes:tests/golden/text/stream.txt"  # the values of tokens do not matter here
+    source = open_data(text if "tokens" in net.document["input"] else data or FASHION_MNIST, net, "standard")
+    return [source.batch(i, size) for i in range(8)]
+
+
+def layouts_of(net, wanted):
+    """Both layouts where there are images to lay out; a layout by its name."""
+    if wanted != "both":
+        return (wanted,)
+    images = any(kind == "conv2d" for _, kind, _ in net.ops)
+    return ("contiguous", "channels_last") if images else ("contiguous",)
 
 
 def bench(options):
-    """Step times of each arm, taken in turns. An arm stops when its seconds are over, after 3 timed steps at
-    least."""
-    warmup = 2
+    """Step times of each arm, taken in turns (peer_turns.py)."""
     net = Net(options.net)
-    text = "bytes:tests/golden/text/stream.txt"  # the values of tokens do not matter here
-    data = open_data(text if "tokens" in net.document["input"] else options.data, net, "standard")
-    batches = [data.batch(i, options.batch) for i in range(8)]
+    batches = bench_batches(net, options.data, options.batch)
     with torch_settings(options.threads):
         arms = [Timed(net, batches, mode, layout) for mode in options.modes.split(",")
-                for layout in (("contiguous", "channels_last") if mode == "fp32" else (options.half_layout,))]
-        waiting = list(arms)
-        while waiting:
-            for arm in list(waiting):
-                arm.step()
-                timed = arm.times[warmup:]
-                over = sum(timed) > options.seconds * 1e9
-                if len(timed) >= options.max_steps or (len(timed) >= 3 and over):
-                    waiting.remove(arm)
-        results = [arm.result(warmup) for arm in arms]
+                for layout in layouts_of(net, "both" if mode == "fp32" else options.half_layout)]
+        arms = peer_turns.take_turns(arms, options.seconds, options.max_steps)
+        results = [peer_turns.result_of(arm, net=net.name, mode=arm.mode, layout=arm.layout,
+                                        batch=options.batch, threads=torch.get_num_threads())
+                   for arm in arms]
     json.dump({"torch": torch.__version__, "results": results}, sys.stdout)
     print()
 
@@ -1104,12 +1119,13 @@ def parse(arguments):
     parser.add_argument("--bench", action="store_true", help="time steps and print JSON")
     parser.add_argument("--threads", type=int, default=1, help="of --bench")
     parser.add_argument("--modes", default="fp32,autocast_fp16,autocast_bf16",
-                        help="of --bench; see peer_cuda.py")
+                        help="of --bench: fp32, autocast_fp16, autocast_bf16, fp16, bf16; or see peer_cuda.py")
     parser.add_argument("--device", default="cpu",
                         help="of --bench: cpu (our data), or cuda and cpu:0 (peer_cuda.py)")
     parser.add_argument("--products", action="store_true",
                         help="of --bench --device: rates of torch's products too")
-    parser.add_argument("--half-layout", default="contiguous", choices=("contiguous", "channels_last"))
+    parser.add_argument("--half-layout", default="contiguous",
+                        choices=("contiguous", "channels_last", "both"))
     parser.add_argument("--seconds", type=float, default=3.0, help="of --bench, for each arm")
     parser.add_argument("--max-steps", type=int, default=200, help="of --bench, for each arm")
     return parser.parse_args(arguments)

@@ -5,8 +5,8 @@ write it: images NHWC, donated buffers, the network's own optimizer. Prints step
     peer_jax.py --net lenet5 --threads 1 --modes fp32,bf16
 
 The network, its initial values and its batches are those of peer_pytorch.py. A mode bf16 or fp16 keeps fp32
-weights and casts them, as flax does with `dtype`; norms, softmax and losses compute in fp32. Compilation is not
-timed. XLA's threads are those of the CPUs that the process may use, so --threads sets its affinity. Needs
+weights and casts them, as flax does with `dtype`; norms, softmax and losses compute in fp32. Compilation is
+not timed. XLA's threads are those of the CPUs that the process may use, so --threads sets its affinity. Needs
 jax, torch and numpy; a network with an op that is not here is refused with exit status 3.
 """
 import argparse
@@ -44,7 +44,7 @@ import peer_turns  # noqa: E402
 pair = peer_pytorch.pair
 DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16, "fp16": jnp.float16}
 
-# ---- ops: (attributes, input, parameters) -> output; images are NHWC ------------------------------------------
+# ---- ops: (attributes, input, parameters) -> output; images are NHWC --------------------------------------
 
 
 def conv2d(a, x, p):
@@ -137,7 +137,7 @@ def cross_entropy(x, targets):
     return -jnp.take_along_axis(logs, targets.reshape(-1, 1), 1).mean()
 
 
-# ---- a step ---------------------------------------------------------------------------------------------------
+# ---- a step ------------------------------------------------------------------------------------------------
 
 
 def refuse(message):
@@ -148,7 +148,8 @@ def refuse(message):
 def check(net):
     for name, kind, inputs in net.ops:
         a = net.attrs[name]
-        if kind not in (*OPS, "cross_entropy") or (kind == "scaled_dot_product_attention" and len(inputs) > 1):
+        masked = kind == "scaled_dot_product_attention" and len(inputs) > 1
+        if kind not in (*OPS, "cross_entropy") or masked:
             refuse(f"{net.name}: op {kind} is not written for JAX")
         if a.get("dropout_p") or (kind == "max_pool2d" and (a.get("padding") or a.get("ceil_mode"))):
             refuse(f"{net.name}: {name} has attributes that are not written for JAX")
@@ -197,7 +198,9 @@ class Timed:
         rate = net.defaults.get("lr", 0.01)
 
         def step(params, state, images, targets, count):
-            loss_of = lambda weights: forward(net, params | weights, images, targets, DTYPES[mode])  # noqa: E731
+            def loss_of(weights):
+                return forward(net, params | weights, images, targets, DTYPES[mode])
+
             weights = {name: params[name] for name in trained}
             (loss, kept), grads = jax.value_and_grad(loss_of, has_aux=True)(weights)
             updated = {name: rule(weights[name], grads[name], state[name], rate, count) for name in trained}

@@ -1007,8 +1007,8 @@ def write_fixture(directory):
 
 
 class Timed:
-    """One arm: ordinary PyTorch training of a network in one layout and precision. Modes: fp32, autocast_fp16,
-    autocast_bf16, and fp16, bf16: everything in that type, the loss in fp32."""
+    """One arm: ordinary PyTorch training of a network in one layout and precision. Modes: fp32,
+    autocast_fp16, autocast_bf16, and fp16, bf16: everything in that type, the loss in fp32."""
     warmup = 2
 
     def __init__(self, net, batches, mode, layout):
@@ -1119,7 +1119,7 @@ def parse(arguments):
     parser.add_argument("--bench", action="store_true", help="time steps and print JSON")
     parser.add_argument("--threads", type=int, default=1, help="of --bench")
     parser.add_argument("--modes", default="fp32,autocast_fp16,autocast_bf16",
-                        help="of --bench: fp32, autocast_fp16, autocast_bf16, fp16, bf16; or see peer_cuda.py")
+                        help="of --bench: fp32, autocast_fp16, autocast_bf16, fp16, bf16; see peer_cuda.py")
     parser.add_argument("--device", default="cpu",
                         help="of --bench: cpu (our data), or cuda and cpu:0 (peer_cuda.py)")
     parser.add_argument("--products", action="store_true",

@@ -1,7 +1,7 @@
-"""Arms of a comparison of step times, taken in turns so that other load on the machine meets all of them alike.
+"""Arms of a comparison of step times, taken in turns: other load on the machine meets all of them alike.
 
-An arm has `step()`, which appends nanoseconds to its list `times`, and `warmup`, the number of steps that do not
-count. Used by peer_pytorch.py and peer_jax.py; scripts/bench reads what they print.
+An arm has `step()`, which appends nanoseconds to its list `times`, and `warmup`, the number of steps that do
+not count. Used by peer_pytorch.py and peer_jax.py; scripts/bench reads what they print.
 """
 import statistics
 import sys

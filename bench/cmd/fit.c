@@ -7,8 +7,8 @@
 #include "bench/run/config.h"
 #include "bench/run/process.h"
 #include "bench/run/shared_data.h"
-#include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "bench/timer/timer.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 

@@ -1,6 +1,7 @@
 /* `ampbench profile`: trains some steps at every level and prints where their time goes. */
 #include "bench/profile/profile.h"
 #include "bench/cmd/cmd.h"
+#include "bench/run/config.h"
 #include "kernels/core/log.h"
 #include "reports/record/json.h"
 
@@ -41,13 +42,6 @@ static ab_status check(const ab_options *options, const ab_run_config *config) {
     return AB_OK;
 }
 
-/* The formats whose products the cells may compute. */
-static unsigned formats_of(const ab_run_config *config) {
-    unsigned formats = 1;
-    for (int h = 0; h < config->halves; h++) formats |= config->half[h] == &ab_format_bf16 ? 4u : 2u;
-    return formats;
-}
-
 static ab_status profile_cells(const ab_run_config *config, const ab_options *options,
                                ab_machine_limits *limits, const ab_cell_spec *cells, int count,
                                ab_profile *profile, int *done) {
@@ -56,10 +50,14 @@ static ab_status profile_cells(const ab_run_config *config, const ab_options *op
     const double seconds = given ? 0 : most_seconds;
     for (int i = 0; i < count; i++) {
         if (cells[i].perturbation || cells[i].seed != config->seed) continue;
-        AB_TRY(ab_machine_limits_measure(formats_of(config), config->path, limits));
+        AB_TRY(ab_machine_limits_measure(ab_run_product_formats(config), config->path, AB_LIMIT_ATTEMPTS_NS,
+                                         limits));
         ab_info("%s", cells[i].id);
-        ab_status status = ab_profile_cell(config, &cells[i], steps, seconds, &profile[*done]);
-        ++*done;
+        const ab_cell_config settings = ab_cell_config_of(config, &cells[i]);
+        ab_profile *one = &profile[(*done)++];
+        ab_status status = ab_profile_cell(&settings, cells[i].id, steps, seconds, one);
+        one->level = cells[i].level->name;
+        one->half = cells[i].half->name;
         if (status != AB_OK) return ab_fail_prefix(status, "%s", cells[i].id);
     }
     for (int i = 0; i < *done; i++) ab_profile_compare(&profile[i], limits);
@@ -69,9 +67,11 @@ static ab_status profile_cells(const ab_run_config *config, const ab_options *op
 static ab_status show(const ab_options *options, const ab_run_config *config, const ab_machine_limits *limits,
                       const ab_profile *profile, int count) {
     const bool to_stdout = options->text[AB_OPTION_json] != NULL;
-    if (!to_stdout) ab_profile_print(config, limits, profile, count, options->given[AB_OPTION_verbose]);
+    if (!to_stdout)
+        ab_profile_print(config->net, config->batch, limits, profile, count,
+                         options->given[AB_OPTION_verbose]);
     if (!to_stdout && !options->given[AB_OPTION_out]) return AB_OK;
-    cJSON *document = ab_profile_json(config, limits, profile, count);
+    cJSON *document = ab_profile_json(config->net, config->batch, limits, profile, count);
     ab_status status = document ? AB_OK : ab_fail(AB_NO_MEMORY, "profile: out of memory");
     if (status == AB_OK)
         status = ab_json_write_file(document, to_stdout ? "-" : options->text[AB_OPTION_out]);

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/gate/child.h"
 
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/spawn/spawn.h"

@@ -5,7 +5,7 @@
 #include "bench/gate/child.h"
 #include "bench/run/digest.h"
 #include "bench/run/options.h"
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "kernels/core/rng.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"

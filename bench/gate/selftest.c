@@ -2,7 +2,7 @@
  * an arm do the same. */
 #include "bench/gate/selftest.h"
 
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text_path.h"
 #include "reports/record/json.h"

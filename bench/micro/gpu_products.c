@@ -1,7 +1,7 @@
 /* Rates of the GPU's matrix products and convolutions as ampbench runs them (cuBLASLt, cuDNN behind the
  * device's own ops), as JSON: many forward passes in a row with one synchronisation at the end. Exits with 77
  * without a GPU. Not a test. */
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "kernels/backend/backend.h"
 #include "kernels/ops/op.h"
 

@@ -2,14 +2,14 @@
  * kernels are. */
 #include "bench/profile/limits.h"
 
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ATTEMPT_NS = 100 * 1000 * 1000, LEAST_ATTEMPTS = 3, CHUNK = 128 << 10 };
+enum { LEAST_ATTEMPTS = 3, CHUNK = 128 << 10 };
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -111,11 +111,12 @@ static ab_status run_copy(void *context) {
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 /* Seconds of the fastest run, after one that warms up. */
-static ab_status fastest(ab_status (*run)(void *context), void *context, double *seconds) {
+static ab_status fastest(ab_status (*run)(void *context), void *context, int64_t attempts_ns,
+                         double *seconds) {
     AB_TRY(run(context));
     const int64_t begun = ab_monotonic_ns();
     int64_t least = INT64_MAX, now = begun;
-    for (int i = 0; i < LEAST_ATTEMPTS || now - begun < ATTEMPT_NS; i++) {
+    for (int i = 0; i < LEAST_ATTEMPTS || now - begun < attempts_ns; i++) {
         const int64_t before = ab_monotonic_ns();
         AB_TRY(run(context));
         now = ab_monotonic_ns();
@@ -125,18 +126,19 @@ static ab_status fastest(ab_status (*run)(void *context), void *context, double 
     return AB_OK;
 }
 
-static ab_status measure_product(int64_t side, const ab_format *format, ab_cpu_path path, double *flops) {
+static ab_status measure_product(int64_t side, const ab_format *format, ab_cpu_path path, int64_t attempts_ns,
+                                 double *flops) {
     product p = {.side = side};
     double seconds = 0;
     ab_status status = open_product(&p, format, path);
-    if (status == AB_OK) status = fastest(run_product, &p, &seconds);
+    if (status == AB_OK) status = fastest(run_product, &p, attempts_ns, &seconds);
     const double n = (double)side;
     if (status == AB_OK && 2 * n * n * n / seconds > *flops) *flops = 2 * n * n * n / seconds;
     close_product(&p);
     return status;
 }
 
-static ab_status measure_copies(ab_machine_limits *limits) {
+static ab_status measure_copies(int64_t attempts_ns, ab_machine_limits *limits) {
     static const size_t sizes[AB_LIMIT_SIZES] = {64 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20};
     void *memory;
     AB_TRY(allocate(sizes[AB_LIMIT_SIZES - 1], &memory));
@@ -145,7 +147,7 @@ static ab_status measure_copies(ab_machine_limits *limits) {
     for (int i = 0; i < AB_LIMIT_SIZES && status == AB_OK; i++) {
         copy c = {memory, sizes[i] / 2};
         double seconds = 1;
-        status = fastest(run_copy, &c, &seconds);
+        status = fastest(run_copy, &c, attempts_ns, &seconds);
         const double rate = (double)sizes[i] / seconds;
         limits->size[i] = (double)sizes[i];
         if (status == AB_OK && rate > limits->bytes[i]) limits->bytes[i] = rate;
@@ -154,14 +156,15 @@ static ab_status measure_copies(ab_machine_limits *limits) {
     return status;
 }
 
-ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, ab_machine_limits *limits) {
+ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, int64_t attempts_ns,
+                                    ab_machine_limits *limits) {
     static const ab_format *const all[AB_LIMIT_FORMATS] = {&ab_format_fp32, &ab_format_fp16, &ab_format_bf16};
     for (int i = 0; i < AB_LIMIT_FORMATS; i++) {
         limits->format[i] = all[i];
         for (size_t s = 0; s < AB_COUNT_OF(sides) && formats >> i & 1u; s++)
-            AB_TRY(measure_product(sides[s], all[i], path, &limits->flops[i]));
+            AB_TRY(measure_product(sides[s], all[i], path, attempts_ns, &limits->flops[i]));
     }
-    return measure_copies(limits);
+    return measure_copies(attempts_ns, limits);
 }
 
 double ab_machine_limits_product(const ab_machine_limits *limits, const ab_format *format) {

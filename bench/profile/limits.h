@@ -20,9 +20,11 @@ typedef struct ab_machine_limits {
 } ab_machine_limits;
 
 /* Measures the products of the formats in `formats` (bit i: row i) on `path`, and copying: the fastest of
- * many attempts, about a second in all. `limits` is all zero at first; measured again, the faster counts. On
- * a busy machine ops can be faster than what was measured here. AB_NO_MEMORY. */
-AB_MUST_CHECK ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path,
+ * many attempts, `attempts_ns` for each of two products a format and five working sets. `limits` is all zero
+ * at first; measured again, the faster counts. On a busy machine ops can be faster than what was measured
+ * here. AB_NO_MEMORY. */
+enum { AB_LIMIT_ATTEMPTS_NS = 100 * 1000 * 1000 };
+AB_MUST_CHECK ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, int64_t attempts_ns,
                                                   ab_machine_limits *limits);
 
 /* Floating-point operations per second of products in `format`: those of fp32, to which every format can be

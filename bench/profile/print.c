@@ -92,10 +92,10 @@ static void print_summary(const ab_profile *profile, int count) {
          "rate of square ones of 256 or 512, for the rest copying within as many bytes");
 }
 
-void ab_profile_print(const ab_run_config *config, const ab_machine_limits *limits, const ab_profile *profile,
-                      int count, bool all) {
-    ab_print(stdout, "profile of %s, batch %lld, instruction set %s\n", config->net->name,
-             (long long)config->batch, ab_isa_name(ab_isa_get()));
+void ab_profile_print(const ab_net *net, int64_t batch, const ab_machine_limits *limits,
+                      const ab_profile *profile, int count, bool all) {
+    ab_print(stdout, "profile of %s, batch %lld, instruction set %s\n", net->name, (long long)batch,
+             ab_isa_name(ab_isa_get()));
     print_limits(limits);
     for (int i = 0; i < count; i++) print_profile(&profile[i], all);
     if (count) print_summary(profile, count);
@@ -103,7 +103,7 @@ void ab_profile_print(const ab_run_config *config, const ab_machine_limits *limi
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static cJSON *limits_json(const ab_machine_limits *limits) {
+cJSON *ab_machine_limits_json(const ab_machine_limits *limits) {
     cJSON *all = cJSON_CreateObject(), *flops = cJSON_AddObjectToObject(all, "product_flops_per_s"),
           *copies = cJSON_AddArrayToObject(all, "copy");
     for (int i = 0; i < AB_LIMIT_FORMATS; i++)
@@ -128,6 +128,7 @@ static cJSON *row_json(const ab_profile_row *row) {
     cJSON_AddNumberToObject(json, "time_ns", row->ns);
     cJSON_AddNumberToObject(json, "flops", row->batches * row->flops);
     cJSON_AddNumberToObject(json, "bytes", row->batches * row->bytes);
+    if (row->product) cJSON_AddStringToObject(json, "product_format", row->product->name);
     if (row->limit_ns > 0) {
         cJSON_AddNumberToObject(json, "limit_ns", row->limit_ns);
         cJSON_AddStringToObject(json, "limit", row->compute_bound ? "product" : "memory");
@@ -135,26 +136,30 @@ static cJSON *row_json(const ab_profile_row *row) {
     return json;
 }
 
-cJSON *ab_profile_json(const ab_run_config *config, const ab_machine_limits *limits,
+void ab_profile_add_json(cJSON *object, const ab_profile *profile) {
+    cJSON_AddNumberToObject(object, "steps", (double)profile->steps);
+    cJSON_AddNumberToObject(object, "step_time_ns", profile->step_ns);
+    cJSON_AddNumberToObject(object, "parts_time_ns", profile->parts_ns);
+    cJSON *rows = cJSON_AddArrayToObject(object, "rows");
+    for (int r = 0; r < profile->rows; r++) cJSON_AddItemToArray(rows, row_json(&profile->row[r]));
+}
+
+cJSON *ab_profile_json(const ab_net *net, int64_t batch, const ab_machine_limits *limits,
                        const ab_profile *profile, int count) {
     cJSON *document = cJSON_CreateObject();
     cJSON_AddStringToObject(document, "format", "ampbench-profile-1");
-    cJSON_AddStringToObject(document, "network", config->net->name);
-    cJSON_AddNumberToObject(document, "batch", (double)config->batch);
+    cJSON_AddStringToObject(document, "network", net->name);
+    cJSON_AddNumberToObject(document, "batch", (double)batch);
     cJSON_AddNumberToObject(document, "threads", ab_parallel_threads());
     cJSON_AddStringToObject(document, "isa", ab_isa_name(ab_isa_get()));
-    cJSON_AddItemToObject(document, "limits", limits_json(limits));
+    cJSON_AddItemToObject(document, "limits", ab_machine_limits_json(limits));
     cJSON *cells = cJSON_AddArrayToObject(document, "cells");
     for (int i = 0; i < count; i++) {
-        cJSON *cell = cJSON_CreateObject(), *rows;
+        cJSON *cell = cJSON_CreateObject();
         cJSON_AddStringToObject(cell, "id", profile[i].cell);
         cJSON_AddStringToObject(cell, "level", profile[i].level);
         cJSON_AddStringToObject(cell, "half", profile[i].half);
-        cJSON_AddNumberToObject(cell, "steps", (double)profile[i].steps);
-        cJSON_AddNumberToObject(cell, "step_time_ns", profile[i].step_ns);
-        cJSON_AddNumberToObject(cell, "parts_time_ns", profile[i].parts_ns);
-        rows = cJSON_AddArrayToObject(cell, "rows");
-        for (int r = 0; r < profile[i].rows; r++) cJSON_AddItemToArray(rows, row_json(&profile[i].row[r]));
+        ab_profile_add_json(cell, &profile[i]);
         cJSON_AddItemToArray(cells, cell);
     }
     return document;

@@ -2,58 +2,71 @@
 #define _GNU_SOURCE
 #include "bench/profile/profile.h"
 
-#include "bench/run/timer.h"
-#include "bench/train/cell/cell.h"
+#include "bench/timer/timer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { WARM_UP = 5, LEAST_STEPS = 10 };
 
-typedef struct samples {
-    int nodes, rows;     /* AB_TIMED_PASSES rows a node, then the parts, then the whole step */
-    int64_t room, steps; /* that were run */
-    int64_t *now;        /* [rows]: of the current step */
-    double *value;       /* [rows * room] */
-} samples;
-
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-static ab_status open_samples(samples *s, int nodes, int64_t steps) {
-    s->nodes = nodes;
-    s->rows = nodes * AB_TIMED_PASSES + AB_TIMED_PARTS + 1;
-    s->room = steps;
-    s->now = calloc((size_t)s->rows, sizeof *s->now);
-    s->value = calloc((size_t)s->rows * (size_t)steps, sizeof *s->value);
-    return s->now && s->value ? AB_OK : ab_fail(AB_NO_MEMORY, "profile: out of memory");
-}
-
-static void close_samples(samples *s) {
-    free(s->now);
-    free(s->value);
-}
-
-/* Until there is no more room, or after some steps no more time. */
-static ab_status time_steps(ab_cell *cell, double seconds, samples *s) {
-    ab_step_times times = {.now = ab_monotonic_ns, .part = s->now + s->nodes * AB_TIMED_PASSES};
-    ab_step_result result;
-    for (int p = 0; p < AB_TIMED_PASSES; p++) times.node[p] = s->now + p * s->nodes;
-    for (int i = 0; i < WARM_UP; i++) AB_TRY(ab_cell_step(cell, NULL, &result));
-    ab_cell_time(cell, &times);
-    const int64_t end = ab_monotonic_ns() + (int64_t)(seconds * 1e9);
-    for (int64_t *step = &s->steps; *step < s->room; ++*step) {
-        if (seconds > 0 && *step >= LEAST_STEPS && ab_monotonic_ns() > end) break;
-        memset(s->now, 0, (size_t)s->rows * sizeof *s->now);
-        const int64_t begun = ab_monotonic_ns();
-        AB_TRY(ab_cell_step(cell, NULL, &result));
-        s->now[s->rows - 1] = ab_monotonic_ns() - begun;
-        for (int r = 0; r < s->rows; r++) s->value[r * s->room + *step] = (double)s->now[r];
-    }
-    ab_cell_time(cell, NULL);
+ab_status ab_profiler_open(ab_cell *cell, int64_t expected, ab_profiler *p) {
+    const int nodes = ab_cell_plan(cell)->nodes;
+    const int64_t room = expected < AB_PROFILER_MOST ? expected : AB_PROFILER_MOST;
+    *p = (ab_profiler){.cell = cell, .nodes = nodes, .room = room > 0 ? room : 1};
+    p->rows = nodes * AB_TIMED_PASSES + AB_TIMED_PARTS + 1;
+    p->stride = (expected + p->room - 1) / p->room;
+    p->now = calloc((size_t)p->rows, sizeof *p->now);
+    p->value = calloc((size_t)p->rows * (size_t)p->room, sizeof *p->value);
+    if (!p->now || !p->value) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    p->times = (ab_step_times){.now = ab_monotonic_ns, .part = p->now + nodes * AB_TIMED_PASSES};
+    for (int pass = 0; pass < AB_TIMED_PASSES; pass++) p->times.node[pass] = p->now + pass * nodes;
     return AB_OK;
 }
 
-static double median_of(const samples *s, int row) { return ab_median(s->value + row * s->room, s->steps); }
+void ab_profiler_close(ab_profiler *p) {
+    free(p->now);
+    free(p->value);
+    *p = (ab_profiler){.cell = NULL};
+}
+
+static bool is_kept(const ab_profiler *p) { return p->seen % p->stride == 0 && p->steps < p->room; }
+
+void ab_profiler_begin_step(ab_profiler *p) {
+    if (!is_kept(p)) return;
+    memset(p->now, 0, (size_t)p->rows * sizeof *p->now);
+    ab_cell_time(p->cell, &p->times);
+}
+
+void ab_profiler_end_step(ab_profiler *p, int64_t step_ns) {
+    const bool kept = is_kept(p);
+    p->seen++;
+    if (!kept) return;
+    ab_cell_time(p->cell, NULL);
+    p->now[p->rows - 1] = step_ns;
+    for (int r = 0; r < p->rows; r++) p->value[r * p->room + p->steps] = (double)p->now[r];
+    p->steps++;
+}
+
+/* Until there is no more room, or after some steps no more time. */
+static ab_status time_steps(double seconds, ab_profiler *p) {
+    ab_step_result result;
+    for (int i = 0; i < WARM_UP; i++) AB_TRY(ab_cell_step(p->cell, NULL, &result));
+    const int64_t end = ab_monotonic_ns() + (int64_t)(seconds * 1e9);
+    for (int64_t step = 0; step < p->room * p->stride; step++) {
+        if (seconds > 0 && step >= LEAST_STEPS && ab_monotonic_ns() > end) break;
+        const int64_t begun = ab_monotonic_ns();
+        ab_profiler_begin_step(p);
+        AB_TRY(ab_cell_step(p->cell, NULL, &result));
+        ab_profiler_end_step(p, ab_monotonic_ns() - begun);
+    }
+    return AB_OK;
+}
+
+static double median_of(const ab_profiler *s, int row) {
+    return ab_median(s->value + row * s->room, s->steps);
+}
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
@@ -146,7 +159,7 @@ static const char *implementation(const table *t, int n, ab_timed_pass pass) {
     return text;
 }
 
-static void add_node(const table *t, const samples *s, int n) {
+static void add_node(const table *t, const ab_profiler *s, int n) {
     static const char *const names[] = {"forward", "backward", "sums"};
     const ab_plan_node *node = &t->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(t->plan, node);
@@ -192,7 +205,7 @@ static double part_bytes(const ab_plan *plan, int part) {
     return bytes;
 }
 
-static void add_part(table t, const samples *s, int part) {
+static void add_part(table t, const ab_profiler *s, int part) {
     static const struct {
         const char *type;
         ab_profile_kind kind;
@@ -216,47 +229,40 @@ static int longest_first(const void *a, const void *b) {
     return (x->ns < y->ns) - (x->ns > y->ns);
 }
 
-static ab_status make_rows(const table *t, const samples *s) {
-    ab_profile *profile = t->profile;
+/* ---- a cell ---------------------------------------------------------------------------------- */
+
+ab_status ab_profiler_rows(const ab_profiler *s, const ab_recipe *recipe, ab_profile *profile) {
+    const ab_plan *plan = ab_cell_plan(s->cell);
+    const int64_t ranks = recipe->ranks.count > 1 ? recipe->ranks.count : 1,
+                  batches = recipe->micro_batches > 1 ? recipe->micro_batches : 1;
+    const table t = {s->cell, plan, (double)(ranks * batches), profile};
     profile->row = calloc((size_t)s->rows, sizeof *profile->row);
     if (!profile->row) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
-    for (int n = 0; n < s->nodes; n++) add_node(t, s, n);
-    for (int part = 0; part < AB_TIMED_PARTS; part++) add_part(*t, s, part);
+    for (int n = 0; n < s->nodes; n++) add_node(&t, s, n);
+    for (int part = 0; part < AB_TIMED_PARTS; part++) add_part(t, s, part);
+    profile->steps = s->steps;
     profile->step_ns = median_of(s, s->rows - 1);
     qsort(profile->row, (size_t)profile->rows, sizeof *profile->row, longest_first);
     return AB_OK;
 }
 
-/* ---- a cell ---------------------------------------------------------------------------------- */
-
-ab_status ab_profile_cell(const ab_run_config *config, const ab_cell_spec *spec, int64_t steps,
-                          double seconds, ab_profile *profile) {
-    const ab_recipe *recipe = &config->recipe;
-    const int64_t ranks = recipe->ranks.count > 1 ? recipe->ranks.count : 1,
-                  batches = recipe->micro_batches > 1 ? recipe->micro_batches : 1;
-    const ab_cell_config settings = ab_cell_config_of(config, spec);
-    samples s = {.now = NULL};
-    *profile = (ab_profile){
-        .level = spec->level->name,
-        .half = spec->half->name,
-    };
-    profile->cell = strdup(spec->id);
+ab_status ab_profile_cell(const ab_cell_config *settings, const char *name, int64_t steps, double seconds,
+                          ab_profile *profile) {
+    ab_profiler p = {.cell = NULL};
+    *profile = (ab_profile){.cell = strdup(name)};
     if (!profile->cell) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
-    AB_TRY(ab_cell_create(&settings, &profile->kept));
-    const ab_plan *plan = ab_cell_plan(profile->kept);
-    const table t = {profile->kept, plan, (double)(ranks * batches), profile};
-    ab_status status = open_samples(&s, plan->nodes, steps);
-    if (status == AB_OK) status = time_steps(profile->kept, seconds, &s);
-    if (status == AB_OK) status = make_rows(&t, &s);
-    profile->steps = s.steps;
-    close_samples(&s);
+    AB_TRY(ab_cell_create(settings, &profile->kept));
+    ab_status status = ab_profiler_open(profile->kept, steps, &p);
+    if (status == AB_OK) status = time_steps(seconds, &p);
+    if (status == AB_OK) status = ab_profiler_rows(&p, &settings->recipe, profile);
+    ab_profiler_close(&p);
     return status;
 }
 
 void ab_profile_clear(ab_profile *profile) {
     free(profile->cell);
     free(profile->row);
-    ab_cell_destroy(profile->kept);
+    if (profile->kept) ab_cell_destroy(profile->kept);
     *profile = (ab_profile){.cell = NULL};
 }
 

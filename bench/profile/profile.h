@@ -4,7 +4,8 @@
 #define AB_BENCH_PROFILE_PROFILE_H
 
 #include "bench/profile/limits.h"
-#include "bench/run/config.h"
+#include "bench/train/cell/cell.h"
+#include "bench/train/pass/step_times.h"
 
 #include <cjson/cJSON.h>
 
@@ -40,13 +41,38 @@ typedef struct ab_profile {
     double parts_ns; /* sum of the rows: less than step_ns where the machine is busy */
     int rows;
     ab_profile_row *row;  /* owned, longest first; texts are borrowed from the network and the cell */
-    struct ab_cell *kept; /* owned: keeps those texts alive */
+    struct ab_cell *kept; /* owned: keeps those texts alive; NULL: the caller does */
 } ab_profile;
 
-/* Trains up to `steps` steps of the cell after some that warm up; once ten have run, for at most `seconds`
- * (0: no limit). The statistics of the first samples are part of the first steps, so fewer than a hundred
- * steps tell too much of "batch". Free with ab_profile_clear, also after an error. */
-AB_MUST_CHECK ab_status ab_profile_cell(const ab_run_config *config, const ab_cell_spec *spec, int64_t steps,
+/* Times of a cell's steps, part by part, while somebody else trains it. */
+typedef struct ab_profiler {
+    ab_cell *cell; /* borrowed */
+    ab_step_times times;
+    int nodes, rows;     /* AB_TIMED_PASSES rows a node, then the parts, then the whole step */
+    int64_t room, steps; /* that are kept */
+    int64_t stride, seen;
+    int64_t *now;  /* [rows]: of the current step */
+    double *value; /* [rows * room] */
+} ab_profiler;
+
+/* `expected`: how many steps will be timed; of more than AB_PROFILER_MOST every second, third, ... is kept.
+ * Close with ab_profiler_close, also after an error. */
+enum { AB_PROFILER_MOST = 1024 };
+AB_MUST_CHECK ab_status ab_profiler_open(ab_cell *cell, int64_t expected, ab_profiler *profiler);
+void ab_profiler_close(ab_profiler *profiler);
+
+/* Around a step of the cell: reads the clock after every part. step_ns: of the step as a whole. */
+void ab_profiler_begin_step(ab_profiler *profiler);
+void ab_profiler_end_step(ab_profiler *profiler, int64_t step_ns);
+
+/* Medians over the steps so far, as rows. Free with ab_profile_clear, also after an error. */
+AB_MUST_CHECK ab_status ab_profiler_rows(const ab_profiler *profiler, const ab_recipe *recipe,
+                                         ab_profile *profile);
+
+/* Trains up to `steps` steps of a cell of its own after some that warm up; once ten have run, for at most
+ * `seconds` (0: no limit). The statistics of the first samples are part of the first steps, so fewer than a
+ * hundred steps tell too much of "batch". Free with ab_profile_clear, also after an error. */
+AB_MUST_CHECK ab_status ab_profile_cell(const ab_cell_config *settings, const char *name, int64_t steps,
                                         double seconds, ab_profile *profile);
 void ab_profile_clear(ab_profile *profile);
 
@@ -56,13 +82,17 @@ void ab_profile_compare(ab_profile *profile, const ab_machine_limits *limits);
 /* Nanoseconds of the rows of a kind. */
 double ab_profile_time_of(const ab_profile *profile, ab_profile_kind kind);
 
-/* The profiles as tables; `all`: rows of less than a hundredth of the step too. */
-void ab_profile_print(const ab_run_config *config, const ab_machine_limits *limits, const ab_profile *profile,
-                      int count, bool all);
+/* The profiles of a network as tables; `all`: rows of less than a hundredth of the step too. */
+void ab_profile_print(const ab_net *net, int64_t batch, const ab_machine_limits *limits,
+                      const ab_profile *profile, int count, bool all);
 
 /* The same as a document ("ampbench-profile-1"); owned by the caller. */
-cJSON *ab_profile_json(const ab_run_config *config, const ab_machine_limits *limits,
+cJSON *ab_profile_json(const ab_net *net, int64_t batch, const ab_machine_limits *limits,
                        const ab_profile *profile, int count);
+
+/* Parts of it, which a record keeps too: what the machine reaches; steps, times and rows. */
+cJSON *ab_machine_limits_json(const ab_machine_limits *limits);
+void ab_profile_add_json(cJSON *object, const ab_profile *profile);
 
 AB_END_DECLS
 

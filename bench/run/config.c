@@ -497,6 +497,18 @@ static ab_status parse_bytes(const ab_options *options, ab_option_id id, int64_t
                    text);
 }
 
+unsigned ab_run_product_formats(const ab_run_config *config) {
+    unsigned formats = 1;
+    for (int h = 0; h < config->halves; h++) formats |= config->half[h] == &ab_format_bf16 ? 4u : 2u;
+    return formats;
+}
+
+static ab_status take_profile(const ab_options *options, ab_run_config *config) {
+    config->profile = options->given[AB_OPTION_profile];
+    if (!config->profile || config->device == &ab_device_cpu) return AB_OK;
+    return ab_fail(AB_USAGE, "--profile: times layers on the CPU only; expected --device cpu");
+}
+
 static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     int64_t threads = available_threads(), seed = 1;
     config->seeds = 1;
@@ -618,6 +630,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_optimizer(options, config));
     AB_TRY_GOTO(take_recipe(options, config));
     AB_TRY_GOTO(take_counts(options, config));
+    AB_TRY_GOTO(take_profile(options, config));
     AB_TRY_GOTO(take_probes(options, config));
     AB_TRY_GOTO(take_shadow(options, config));
     if (with_data) AB_TRY_GOTO(open_data(options, config));

@@ -54,6 +54,7 @@ typedef struct ab_run_config {
     uint64_t probes;      /* bits as in probes/probe.h; 0: none */
     int64_t probe_every;  /* 0: never */
     double probe_budget;  /* largest share of the run time for probing; 0: no governor */
+    bool profile;         /* every layer is timed, and the times are kept */
     int64_t shadow_every; /* 0: never */
     ab_reference_kind shadow;
     bool floor; /* run the perturbed baselines */
@@ -112,6 +113,9 @@ AB_MUST_CHECK ab_status ab_cell_continue(const ab_run_config *config, const ab_c
 
 /* The settings for ab_cell_create. */
 ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec);
+
+/* The formats whose products the cells may compute, as ab_machine_limits_measure takes them. */
+unsigned ab_run_product_formats(const ab_run_config *config);
 
 AB_END_DECLS
 

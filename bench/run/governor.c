@@ -1,7 +1,7 @@
 /* The governor: accounts for the time of probing. */
 #include "bench/run/governor.h"
 
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "bench/run/probing.h"
 
 #include "bench/run/json_lines.h"
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/parallel.h"
 

@@ -3,7 +3,7 @@
 #include "bench/run/process.h"
 
 #include "bench/memory/limits.h"
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/core/text.h"
 #include "kernels/files/lines.h"
@@ -91,9 +91,10 @@ static ab_status take_event(ab_process *process, cJSON *event) {
     const struct {
         const char *name;
         cJSON **slot;
-    } slots[] = {{"start", &process->start},           {"evaluation", &process->evaluation},
-                 {"probes", &process->probes},         {"shadow", &process->shadow},
-                 {"probe_cost", &process->probe_cost}, {"end", &process->end}};
+    } slots[] = {{"start", &process->start},     {"evaluation", &process->evaluation},
+                 {"probes", &process->probes},   {"shadow", &process->shadow},
+                 {"profile", &process->profile}, {"probe_cost", &process->probe_cost},
+                 {"end", &process->end}};
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(event, "event"));
     for (size_t i = 0; name && i < AB_COUNT_OF(slots); i++) {
         if (strcmp(name, slots[i].name) != 0) continue;
@@ -247,6 +248,7 @@ void ab_process_clear(ab_process *process) {
     cJSON_Delete(process->evaluation);
     cJSON_Delete(process->probes);
     cJSON_Delete(process->shadow);
+    cJSON_Delete(process->profile);
     cJSON_Delete(process->probe_cost);
     cJSON_Delete(process->end);
     memset(process, 0, sizeof *process);

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/progress.h"
 
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "kernels/core/show.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "bench/run/digest.h"
 #include "bench/run/environment.h"
 #include "bench/run/replay.h"
-#include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "bench/timer/timer.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/text.h"
 #include "kernels/ops/traits/op_traits.h"
@@ -578,6 +578,8 @@ ab_status ab_record_process(cJSON *cell, int round, int position, bool full, con
         adopt(cell, process->evaluation);
         if (process->probes) put(cell, "probes", cJSON_Duplicate(process->probes, 1));
         if (process->shadow) put(cell, "shadow", cJSON_Duplicate(process->shadow, 1));
+        const cJSON *profile = cJSON_GetObjectItem(process->profile, "profile");
+        if (profile) put(cell, "profile", cJSON_Duplicate(profile, 1));
     }
     if (process->reason[0]) return AB_OK;
     if (full) {
@@ -654,6 +656,11 @@ ab_status ab_record_machine(cJSON *document, const char *name, const cJSON *line
     put(document, "environment", cJSON_Duplicate(cJSON_GetObjectItem(line, "environment"), 1));
     put(document, "generator", cJSON_Duplicate(cJSON_GetObjectItem(line, "generator"), 1));
     return set_key(document, list);
+}
+
+void ab_record_limits(cJSON *document, const ab_process *process) {
+    const cJSON *limits = cJSON_GetObjectItem(process->profile, "machine_limits");
+    if (limits) put(document, "machine_limits", cJSON_Duplicate(limits, 1));
 }
 
 bool ab_record_has_round(const cJSON *cell, int round) {

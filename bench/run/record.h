@@ -24,6 +24,9 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options);
 AB_MUST_CHECK ab_status ab_record_process(cJSON *cell, int round, int position, bool full,
                                           const ab_process *process, const cJSON **added);
 
+/* Adds the machine's limits, which the first cell's process measures with --profile. */
+void ab_record_limits(cJSON *document, const ab_process *process);
+
 /* Marks a cell as failed. */
 void ab_record_fail(cJSON *cell, const char *reason);
 

@@ -10,8 +10,8 @@
 #include "bench/run/progress.h"
 #include "bench/run/record.h"
 #include "bench/run/shared_data.h"
-#include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "bench/timer/timer.h"
 #include "build_info.h"
 #include "kernels/core/log.h"
 #include "kernels/core/rng.h"
@@ -464,6 +464,7 @@ static ab_status run_process(run *r, int round, int position) {
     }
     if (status == AB_OK)
         status = ab_record_process(r->record.cell[index], round, position, round == 0, &process, &added);
+    if (r->document) ab_record_limits(r->document, &process);
     ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
     ab_process_clear(&process);
     return status == AB_OK ? keep(r, index, round == 0, added) : status;

@@ -2,13 +2,14 @@
 #define _GNU_SOURCE
 #include "bench/run/worker.h"
 
+#include "bench/profile/profile.h"
 #include "bench/run/config.h"
 #include "bench/run/environment.h"
 #include "bench/run/governor.h"
 #include "bench/run/json_lines.h"
 #include "bench/run/probing.h"
 #include "bench/run/shared_data.h"
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/process_setup.h"
@@ -274,12 +275,51 @@ static void shadow_event(const ab_fp32_reference *reference, const ab_run_config
     ab_json_line_end(&line);
 }
 
+/* ---- profile --------------------------------------------------------------------------------- */
+
+enum { PROFILE_WARM_UP = 5, LIMIT_ATTEMPTS_NS = 20 * 1000 * 1000 };
+
+/* Nothing is timed without --profile, and in a cell that only shows what chance does. */
+static ab_status start_profile(const ab_run_config *config, const ab_cell_spec *spec, ab_cell *cell,
+                               ab_profiler *profiler) {
+    if (!config->profile || spec->perturbation || spec->seed != config->seed) return AB_OK;
+    return ab_profiler_open(cell, config->steps - PROFILE_WARM_UP, profiler);
+}
+
+static bool is_profiled(const ab_profiler *profiler, int64_t step, const ab_observer *observer,
+                        bool compared) {
+    return profiler->cell && step >= PROFILE_WARM_UP && !observer && !compared;
+}
+
+/* `limits`: with those of the machine. */
+static ab_status profile_event(const ab_profiler *profiler, const ab_run_config *config, bool limits) {
+    ab_profile profile = {.cell = NULL};
+    ab_machine_limits machine = {.format = {NULL}};
+    if (!profiler->cell || profiler->steps == 0) return AB_OK;
+    if (limits)
+        AB_TRY(ab_machine_limits_measure(ab_run_product_formats(config), config->path, LIMIT_ATTEMPTS_NS,
+                                         &machine));
+    cJSON *event = cJSON_CreateObject();
+    ab_status status = ab_profiler_rows(profiler, &config->recipe, &profile);
+    cJSON_AddStringToObject(event, "event", "profile");
+    if (limits) cJSON_AddItemToObject(event, "machine_limits", ab_machine_limits_json(&machine));
+    cJSON *kept = cJSON_AddObjectToObject(event, "profile");
+    if (status == AB_OK) ab_profile_add_json(kept, &profile);
+    char *text = status == AB_OK ? cJSON_PrintUnformatted(event) : NULL;
+    if (status == AB_OK && !text) status = ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    if (text) puts(text);
+    cJSON_free(text);
+    cJSON_Delete(event);
+    ab_profile_clear(&profile);
+    return status;
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Runs all steps. The times of probed ones are marked. */
 static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
-                           ab_fp32_reference *reference, const char *checkpoint, bool full,
-                           int64_t *first_step_at) {
+                           ab_fp32_reference *reference, ab_profiler *profiler, const char *checkpoint,
+                           bool full, int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns(), extra = extra_work();
     ab_thread_governor threads;
     ab_thread_governor_start(&threads, config->threads);
@@ -293,13 +333,16 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         }
         ab_observer *observer = ab_probing_next(probing);
         ab_step_result result;
+        const bool compared = reference && step % config->shadow_every == 0,
+                   profiled = is_profiled(profiler, step, observer, compared);
+        if (profiled) ab_profiler_begin_step(profiler);
         int64_t before = ab_monotonic_ns(), waited_before = ab_parallel_waited_ns();
-        AB_TRY(reference && step % config->shadow_every == 0
-                   ? compared_step(cell, observer, reference, &result)
-                   : ab_cell_step(cell, observer, &result));
+        AB_TRY(compared ? compared_step(cell, observer, reference, &result)
+                        : ab_cell_step(cell, observer, &result));
         if (extra > 0) ab_busy_loop(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.replayed, before),
                 now = before + time;
+        if (profiled) ab_profiler_end_step(profiler, time);
         double norm = (double)NAN; /* after the step's time was taken */
         if (full) AB_TRY(ab_cell_gradient_norm(cell, &result, &norm));
         step_event_with_scales(cell, step, &result, norm, observer || result.replayed, time);
@@ -322,6 +365,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     ab_cell *cell = NULL;
     ab_fp32_reference *reference = NULL;
     ab_probing probing = {.active = false};
+    ab_profiler profiler = {.cell = NULL};
     int64_t first_step_at = 0, energy_before;
     const char *save_path = options->text[AB_OPTION_save_weights];
     const char *checkpoint =
@@ -335,14 +379,17 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     if (full) AB_TRY_GOTO(ab_cell_score_training(cell));
     if (full && first) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
     if (full) AB_TRY_GOTO(start_reference(config, &settings, cell, &reference));
-    AB_TRY_GOTO(run_steps(cell, config, &probing, reference, checkpoint, full, &first_step_at));
+    if (full && first) AB_TRY_GOTO(start_profile(config, spec, cell, &profiler));
+    AB_TRY_GOTO(run_steps(cell, config, &probing, reference, &profiler, checkpoint, full, &first_step_at));
     ab_probing_event(&probing);
+    AB_TRY_GOTO(profile_event(&profiler, config, task->place == 0));
     shadow_event(reference, config);
     if (full && first) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (full && first && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     end_event(first_step_at, task, config, energy_before);
 out:
     ab_probing_clear(&probing);
+    ab_profiler_close(&profiler);
     ab_fp32_reference_destroy(reference);
     ab_cell_destroy(cell);
     return status;

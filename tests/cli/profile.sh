@@ -1,5 +1,6 @@
 # `ampbench profile`: the rows hold the operations that the plan counts, name what ran, and sum to the step;
-# bad input is refused.
+# bad input is refused. `--profile` of a run: the same rows in the document, the same losses, and a roofline
+# of the document's own numbers.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 
@@ -51,4 +52,45 @@ expect_text "$work/err" "--json: expected -" "--json is not a file"
 run profile "${common[@]}" --stepz 3
 expect_rc 2 "an unknown option"
 expect_text "$work/err" "--steps" "an unknown option"
+
+# in a run
+training=("${common[@]}" --levels O0,O2 --steps 24 --rounds 1 --eval-limit 16 --quiet)
+run run "${training[@]}" --no-plots --out "$work/plain/result.json"
+expect_rc 0 "a run without --profile"
+run run "${training[@]}" --profile --out "$work/timed/result.json" --html "$work/timed/page.html"
+expect_rc 0 "a run with --profile"
+checks=$((checks + 1))
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/result-1.schema.json" \
+    "$work/timed/result.json" >"$work/out" 2>&1 || fail "the document with a profile follows the schema"
+checks=$((checks + 1))
+python3 - "$work" "$gflop" <<'EOF' || fail "the profile of a run"
+import json, os, sys
+work, gflop = sys.argv[1], float(sys.argv[2])
+plain, timed = (json.load(open(f"{work}/{name}/result.json")) for name in ("plain", "timed"))
+assert "machine_limits" not in plain and not any("profile" in cell for cell in plain["cells"])
+digests = [[cell["loss_digest"] for cell in document["cells"]] for document in (plain, timed)]
+assert digests[0] == digests[1]
+limits = timed["machine_limits"]
+assert limits["product_flops_per_s"]["fp32"] > 0 and len(limits["copy"]) == 5
+cells = [cell for cell in timed["cells"] if "profile" in cell]
+assert [cell["level"] for cell in cells] == ["O0", "O2"], "floors are not profiled"
+blocks = open(f"{work}/timed/plots/roofline.dat").read().split("\n\n\n")
+for i, cell in enumerate(cells):
+    profile = cell["profile"]
+    rows, step = profile["rows"], profile["parts_time_ns"]
+    assert 1 <= profile["steps"] <= 19, profile["steps"]
+    assert abs(sum(row["flops"] for row in rows) * 1e-9 / gflop - 1) < 1e-3
+    assert abs(sum(row["time_ns"] for row in rows) / step - 1) < 1e-9
+    for panel in (0, 1):
+        expected = [(row["flops"] / row["bytes"], row["flops"] / row["time_ns"]) if panel == 0
+                    else (row["bytes"], row["bytes"] / row["time_ns"]) for row in rows
+                    if ("product_format" in row) == (panel == 0) and row["bytes"] > 0
+                    and row["time_ns"] >= 0.004 * step]
+        points = [[float(x) for x in line.split()] for line in blocks[2 + 2 * i + panel].splitlines()]
+        assert len(points) == len(expected), (cell["id"], panel, len(points), len(expected))
+        for point, (x, y) in zip(points, expected):
+            assert abs(point[0] / x - 1) < 1e-6 and abs(point[1] / y - 1) < 1e-6
+if os.path.exists(f"{work}/timed/plots/roofline.png"):
+    assert ">Roofline<" in open(f"{work}/timed/page.html").read()
+EOF
 finish

@@ -21,7 +21,7 @@
 enum {
     RP_NODES = 1024,
     RP_SCHEMAS = 16,
-    RP_SOURCES = 512,
+    RP_SOURCES = 1024,
     RP_PATHS = 256,
     RP_DEPTH = 14,
     RP_MESSAGE = 400,

@@ -1,6 +1,6 @@
 /* The gate's statistics against SciPy's values (scripts/peer_stats.py), published tables, enumeration and
  * recorded times. */
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 #include "reports/stats/stats.h"
 #include "support/json_file.h"
 

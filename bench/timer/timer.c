@@ -1,6 +1,6 @@
 /* The clock, medians, and the warm-up as defined for a record. */
 #define _POSIX_C_SOURCE 200809L
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 
 #include "kernels/core/text.h"
 #include "reports/stats/stats.h"

@@ -1,6 +1,6 @@
 /* The clock, and statistics of step times within one process. Statistics across processes are in reports. */
-#ifndef AB_BENCH_RUN_TIMER_H
-#define AB_BENCH_RUN_TIMER_H
+#ifndef AB_BENCH_TIMER_TIMER_H
+#define AB_BENCH_TIMER_TIMER_H
 
 #include "kernels/core/compiler.h"
 

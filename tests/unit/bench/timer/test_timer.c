@@ -1,5 +1,5 @@
 /* Medians, and how many first steps are warm-up. */
-#include "bench/run/timer.h"
+#include "bench/timer/timer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

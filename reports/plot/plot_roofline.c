@@ -18,7 +18,7 @@ static bool accept(const cJSON *cell) {
 static int pages(const cJSON *document) {
     const cJSON *limits = ab_json_at(document, "machine_limits");
     if (cJSON_GetArraySize(ab_json_at(limits, "copy")) == 0 ||
-        ab_json_number(limits, "product_flops_per_s.fp32", 0) <= 0)
+        !(ab_json_number(limits, "product_flops_per_s.fp32", (double)NAN) > 0))
         return 0;
     return ab_plot_page_count(document, accept, PER_PAGE);
 }

@@ -29,5 +29,4 @@ endif()
 target_include_directories(ampbench_plain_flags INTERFACE ${PROJECT_SOURCE_DIR}
   ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(ampbench_plain_flags INTERFACE m)
-find_package(OpenMP REQUIRED COMPONENTS C)
 target_link_libraries(ampbench_flags INTERFACE OpenMP::OpenMP_C)

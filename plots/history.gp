@@ -10,7 +10,7 @@ set ytics autofreq
 set label 1 'Results over runs'.page_note at screen px(24), screen py(22) noenhanced font title_font \
     textcolor rgb ink
 set label 2 'a point is a run; the line is the median between two changes of level' \
-    at screen px(24), screen py(44) font small_font textcolor rgb soft
+    at screen px(24), screen py(44) noenhanced font small_font textcolor rgb soft
 do for [i = 1:panels] {
     top = first_top + (i - 1) * panel_height
     set tmargin at screen py(top)
@@ -22,7 +22,7 @@ do for [i = 1:panels] {
     set xtics () noenhanced
     set for [k = first_tick[i]:last_tick[i]] xtics add (tick_date[k]."\n".tick_name[k] tick_at[k])
     set label 9 (i == panels ? 'run, in order of time: its date, and its label or commit' : '') \
-        at graph 0.5, screen py(height - 14) center font small_font textcolor rgb soft
+        at graph 0.5, screen py(height - 14) center noenhanced font small_font textcolor rgb soft
     set label 10 title[i] at screen px(90), screen py(top - 12) noenhanced font panel_font textcolor rgb ink
     set label 11 note[i] at graph 1, screen py(top - 12) right noenhanced font small_font textcolor rgb soft
     plot data index 2*i-1 using 1:3:($2-$1):(0) with vectors nohead linecolor rgb vermillion linewidth 2.4, \

@@ -11,8 +11,9 @@ set bmargin at screen py(height - 64)
 set label 1 'Error of the reduced gradient' at screen px(24), screen py(22) noenhanced font title_font \
     textcolor rgb ink
 set label 2 detail at screen px(24), screen py(46) noenhanced font small_font textcolor rgb soft
-set label 3 'ranks' at graph 0.5, screen py(height - 18) center font small_font textcolor rgb soft
-set label 4 '|result - mean| / |mean|' at screen px(24), screen py(68) font small_font textcolor rgb soft
+set label 3 'ranks' at graph 0.5, screen py(height - 18) center noenhanced font small_font textcolor rgb soft
+set label 4 '|result - mean| / |mean|' at screen px(24), screen py(68) noenhanced font small_font \
+    textcolor rgb soft
 set logscale x 2
 set logscale y 10
 set format x '%.0f'

@@ -1,9 +1,8 @@
 # A sweep of fixed loss scales, one line per level and half format. Blocks of the data, one per line: log2 of
 # the scale, |loss gap| with its lowest and highest seed, whether below O0, whether a seed has no gap, flushed
 # in percent, overflowed values, skipped in percent.
-array palette[8] = [black, '#999999', blue, green, vermillion, purple, orange, sky]
 array shape[8] = [7, 5, 9, 11, 13, 7, 5, 9]
-color(i) = palette[color_of[i] < 8 ? color_of[i] + 1 : 8]
+color(i) = level(color_of[i])
 size(i) = 1.1 - 0.08 * i
 # where a mark of a missing gap stands, so that lines do not hide each other
 mark(i) = gap_high / (gap_high / gap_low) ** (0.05 * i)
@@ -16,19 +15,21 @@ set xtics step
 set format x ''
 set label 1 'Sweep of the loss scale: '.subject.page_note at screen px(24), screen py(22) noenhanced \
     font title_font textcolor rgb ink
-set key at screen px(70), screen py(36) left top horizontal Left reverse maxrows 2 noenhanced \
-    font small_font textcolor rgb ink samplen 2.5 spacing 1.2
-set tmargin at screen py(108)
-set bmargin at screen py(370)
+set key at screen px(70), screen py(36) left top horizontal Left reverse maxrows key_rows noenhanced \
+    font small_font textcolor rgb ink samplen 2.5 spacing 1.2 width 1
+shift = 18 * (key_rows - 2)
+set tmargin at screen py(shift + 108)
+set bmargin at screen py(shift + 370)
 set label 2 'Loss gap |final loss - that of O0|; hollow: below O0; cross: a loss is not finite' \
-    .(chance > 0 ? '; grey: chance' : '') at screen px(78), screen py(94) font small_font textcolor rgb soft
+    .(chance > 0 ? '; grey: chance' : '') at screen px(78), screen py(shift + 94) noenhanced font small_font \
+    textcolor rgb soft
 set logscale y
 set yrange [gap_low:gap_high]
 set format y '10^{%T}'
 if (chance > gap_low) { set object 1 rectangle from graph 0, first gap_low to graph 1, first chance behind \
     fillcolor rgb '#ececec' fillstyle solid noborder }
 if (!any_gap) { set label 3 'no cell has a loss gap: its losses or those of O0 are not finite' \
-    at graph 0.5, graph 0.5 center font small_font textcolor rgb soft }
+    at graph 0.5, graph 0.5 center noenhanced font small_font textcolor rgb soft }
 plot for [i = 1:lines] data index i-1 using 1:2 with lines linecolor rgb color(i) linewidth 1.6 \
          dashtype dash_of[i] notitle, \
      for [i = 1:lines] data index i-1 using 1:2:3:4 with yerrorbars linecolor rgb color(i) pointtype 0 \
@@ -43,7 +44,7 @@ plot for [i = 1:lines] data index i-1 using 1:2 with lines linecolor rgb color(i
          pointtype shape[i] pointsize size(i) title label_of[i]
 unset label 1; unset object 1; unset label 3
 set key off
-array top[3] = [408, 568, 728]
+array top[3] = [shift + 408, shift + 568, shift + 728]
 array column_of[3] = [7, 8, 9]
 array heading[3] = ['Flushed to zero, % of the non-zero gradient values that are cast; 0 is not drawn', \
     'Overflowed gradient values in the probed steps; 0 is not drawn', 'Skipped steps, %']
@@ -57,7 +58,7 @@ do for [k = 1:3] {
         textcolor rgb soft
     if (k == 3) {
         set format x '2^{%.0f}'
-        set label 9 'loss scale' at graph 0.5, screen py(height - 16) center font small_font \
+        set label 9 'loss scale' at graph 0.5, screen py(height - 16) center noenhanced font small_font \
             textcolor rgb soft
     }
     if (high[k] > 0) {
@@ -78,7 +79,7 @@ do for [k = 1:3] {
         unset logscale y
         set yrange [0:1]
         unset ytics
-        set label 3 nothing[k] at graph 0.5, graph 0.5 center font small_font textcolor rgb soft
+        set label 3 nothing[k] at graph 0.5, graph 0.5 center noenhanced font small_font textcolor rgb soft
         plot -1
     }
 }

@@ -5,6 +5,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/memory/limits.h"
 #include "bench/run/config.h"
+#include "bench/run/environment.h"
 #include "bench/run/process.h"
 #include "bench/run/shared_data.h"
 #include "bench/run/worker.h"
@@ -239,9 +240,12 @@ static ab_status fit_all(fit *f) {
     int count;
     int64_t reference = 0;
     AB_TRY(ab_run_cells(&f->config, &cells, &count));
-    ab_print(stdout, "largest batch of %s within %.1f MiB on %s\n\n  %-20s %9s %8s %9s %10s %10s %11s\n",
-             f->config.net->name, (double)f->config.memory_limit / mib, f->config.device->name, "level",
-             "batch", "vs O0", "by plan", "held MiB", "RSS MiB", "samples/s");
+    char text[AB_BUILD_TEXT];
+    const char *warning = ab_environment_build_warning(text);
+    ab_print(stdout, "%s%slargest batch of %s within %.1f MiB on %s\n\n  %-20s %9s %8s %9s %10s %10s %11s\n",
+             warning ? warning : "", warning ? "\n" : "", f->config.net->name,
+             (double)f->config.memory_limit / mib, f->config.device->name, "level", "batch", "vs O0",
+             "by plan", "held MiB", "RSS MiB", "samples/s");
     ab_status status = AB_OK;
     for (int i = 0; i < count && status == AB_OK; i++)
         if (!cells[i].perturbation && cells[i].seed == f->config.seed)

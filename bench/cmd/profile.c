@@ -2,6 +2,7 @@
 #include "bench/profile/profile.h"
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
+#include "bench/run/environment.h"
 #include "kernels/core/log.h"
 #include "reports/record/json.h"
 
@@ -66,7 +67,10 @@ static ab_status profile_cells(const ab_run_config *config, const ab_options *op
 
 static ab_status show(const ab_options *options, const ab_run_config *config, const ab_machine_limits *limits,
                       const ab_profile *profile, int count) {
+    char text[AB_BUILD_TEXT];
     const bool to_stdout = options->text[AB_OPTION_json] != NULL;
+    const char *warning = ab_environment_build_warning(text);
+    if (!to_stdout && warning) puts(warning);
     if (!to_stdout)
         ab_profile_print(config->net, config->batch, limits, profile, count,
                          options->given[AB_OPTION_verbose]);

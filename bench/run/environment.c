@@ -69,6 +69,13 @@ cJSON *ab_environment_generator(void) {
     return generator;
 }
 
+const char *ab_environment_build_warning(char text[AB_BUILD_TEXT]) {
+    cJSON *generator = ab_environment_generator();
+    const char *warning = ab_build_warning(generator, text);
+    cJSON_Delete(generator);
+    return warning;
+}
+
 /* Value of "key : value" in /proc/cpuinfo for the first processor; "" if absent. */
 static const char *cpuinfo(const char *key, char *value, size_t size) {
     FILE *file = fopen("/proc/cpuinfo", "r");

@@ -5,6 +5,7 @@
 #include "kernels/core/compiler.h"
 #include "kernels/core/device.h"
 #include "probes/probe.h"
+#include "reports/record/build.h"
 
 #include <cjson/cJSON.h>
 
@@ -13,6 +14,9 @@ AB_BEGIN_DECLS
 /* "generator" and "environment" of a record; owned by the caller; NULL if out of memory. */
 cJSON *ab_environment_generator(void);
 cJSON *ab_environment_machine(void);
+
+/* A sentence for where speeds are shown, if this build is slow; NULL otherwise (reports/record/build.h). */
+const char *ab_environment_build_warning(char text[AB_BUILD_TEXT]);
 
 /* FNV-1a 64 of the fields of both that must match for two records to be comparable, as 16 hex digits. */
 void ab_environment_key(const cJSON *generator, const cJSON *machine, char key[17]);

@@ -11,14 +11,16 @@
 
 static const int64_t redraw_ns = 200000000, line_ns = 10000000000;
 
-void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch) {
+void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch,
+                       const char *build) {
     const char *ci = getenv("CI");
     *progress = (ab_progress){.quiet = quiet,
                               .terminal = isatty(STDERR_FILENO) && !(ci && ci[0]),
                               .started_ns = ab_monotonic_ns(),
                               .processes = processes,
                               .steps = steps,
-                              .batch = batch};
+                              .batch = batch,
+                              .build = build};
 }
 
 void ab_progress_process(ab_progress *progress, const char *cell) {
@@ -44,6 +46,7 @@ static void show(ab_progress *progress, int64_t step, const ab_progress_now *at,
     if (step > 0) fprintf(stderr, "  loss %.4g  scale %.9g", at->loss, at->scale);
     if (at->skipped > 0) fprintf(stderr, "  %lld skipped", (long long)at->skipped);
     if (step > 0) fprintf(stderr, "  %.0f samples/s", (double)(step * progress->batch) / in_process);
+    if (step > 0 && progress->build[0]) ab_print(stderr, " (%s)", progress->build);
     if (share > 0) fprintf(stderr, "  about %.0f s left", elapsed / share - elapsed);
     fputs(progress->terminal ? "" : "\n", stderr);
     fflush(stderr);

@@ -17,6 +17,7 @@ typedef struct ab_progress {
     const char *cell;    /* of the current process */
     int64_t steps, batch;
     int64_t process_started_ns;
+    const char *build; /* what makes speeds those of the build; "" */
 } ab_progress;
 
 /* The last step of a process, and the skipped ones so far. */
@@ -26,8 +27,9 @@ typedef struct ab_progress_now {
 } ab_progress_now;
 
 /* Call start; then for every process its cell, then its steps as they arrive; end clears the line. `steps`
- * and `batch` are per process. */
-void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch);
+ * and `batch` are per process. `build` is shown beside speeds; "" for none. */
+void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch,
+                       const char *build);
 void ab_progress_process(ab_progress *progress, const char *cell);
 void ab_progress_step(ab_progress *progress, int64_t step, ab_progress_now now);
 /* Before another line is written to stderr. */

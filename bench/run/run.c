@@ -484,8 +484,10 @@ static int count_due(const run *r) {
 }
 
 static ab_status run_rounds(run *r) {
+    char build[AB_BUILD_TEXT];
     ab_progress_start(&r->progress, r->part || r->options.given[AB_OPTION_quiet], count_due(r),
-                      r->config.steps, r->config.batch);
+                      r->config.steps, r->config.batch,
+                      ab_build_slow(ab_json_at(r->document, "generator"), build));
     for (int round = 0; round < r->config.rounds; round++) {
         for (int p = 0; p < r->count; p++) {
             if (!is_due(r, round, p)) continue;

@@ -50,7 +50,8 @@ static void initialise(void) {
         ab_warn("AMPBENCH_CPU_ISA: %s; using %s", ab_error_message(), names[best]);
         return;
     }
-    if (asked > best) ab_warn("AMPBENCH_CPU_ISA=%s: this CPU offers %s at most", wanted, names[best]);
+    if (asked > best)
+        ab_warn("AMPBENCH_CPU_ISA=%s: newer than what this CPU has; using %s", wanted, names[best]);
     if (asked < best) in_force = asked;
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
+#include "reports/record/build.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -200,10 +201,14 @@ static cJSON *timing_part(const ab_gate_case *c) {
     cJSON_AddItemToObject(part, "session", copy_or_null(ab_json_at(c->other.document, "design.session.id")));
     cJSON_AddNumberToObject(part, "rounds",
                             c->session ? ab_json_number(c->other.document, "design.session.rounds", 0) : 0);
-    cJSON_AddStringToObject(
-        part, "text",
-        c->session ? "both sides were measured in turns on this machine: times are judged"
-                   : "the sides were not measured in turns: times are advisory, the rest is binding");
+    char warning[AB_BUILD_TEXT], text[TEXT];
+    const char *slow = ab_build_warning(ab_json_at(c->other.document, "generator"), warning);
+    ab_text_show(text, sizeof text, "%s%s%s",
+                 c->session ? "both sides were measured in turns on this machine: times are judged"
+                            : "the sides were not measured in turns: times are advisory, the rest is binding",
+                 slow ? "; " : "", slow ? slow : "");
+    cJSON_AddStringToObject(part, "text", text);
+    if (slow) cJSON_AddStringToObject(part, "slow_build", slow);
     return part;
 }
 
@@ -375,7 +380,8 @@ static void print_comparisons(const cJSON *gate, FILE *out) {
 static void print_speedups(const cJSON *gate, FILE *out) {
     const cJSON *entry, *list = ab_json_at(gate, "speedups");
     if (!list || !list->child) return;
-    fprintf(out, "\nspeed against O0 in the new document\n");
+    const char *slow = ab_json_text(gate, "timing.slow_build", NULL);
+    ab_print(out, "\nspeed against O0 in the new document%s%s\n", slow ? "; " : "", slow ? slow : "");
     cJSON_ArrayForEach(entry, list) {
         char id[CLEAN], why[CLEAN], mode[CLEAN], ratio[AB_TEXT_NUMBER];
         clean(id, ab_json_text(entry, "cell", ""));

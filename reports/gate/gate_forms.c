@@ -95,7 +95,12 @@ static void put_speedups(const cJSON *gate, FILE *out) {
     char factor[AB_TEXT_NUMBER];
     const cJSON *entry, *list = ab_json_at(gate, "speedups");
     if (!list || !list->child) return;
-    fputs("\n### Speed against O0\n\n| cell | samples/s |\n|---|---|\n", out);
+    fputs("\n### Speed against O0\n\n", out);
+    if (ab_json_text(gate, "timing.slow_build", NULL)) {
+        put_plain(out, ab_json_text(gate, "timing.slow_build", ""));
+        fputs("\n\n", out);
+    }
+    fputs("| cell | samples/s |\n|---|---|\n", out);
     cJSON_ArrayForEach(entry, list) {
         const cJSON *ratio = ab_json_at(entry, "ratio");
         fputs("| ", out);

@@ -12,7 +12,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_PLOT_LABEL = 448, AB_PLOT_FILE = 64 };
+enum { AB_PLOT_LABEL = 448, AB_PLOT_FILE = 64, AB_PLOT_PANELS = 6 };
 
 typedef struct ab_plot {
     const char *name;
@@ -58,13 +58,32 @@ int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell),
 /* Filters. */
 bool ab_plot_is_perturbed_baseline(const cJSON *cell);
 
-/* Colour index of the cell's level, the same in every plot: the levels of the document other than O0, in
- * order of appearance, from 2; O0 and its perturbed baselines have 0 and 1. */
+/* The cell took steps and is no perturbed baseline. */
+bool ab_plot_is_trained(const cJSON *cell);
+
+/* Colour index of the cell's level, the same in every plot: O0 and its perturbed baselines have 0 and 1, O1
+ * to O3 2 to 4, the other levels of the document follow in order of appearance. `level` of style.gp has the
+ * colours. */
 int ab_plot_color(const cJSON *document, const cJSON *cell);
+/* Writes `color_of[index] = ...`. */
+void ab_plot_set_color(FILE *script, int index, const cJSON *document, const cJSON *cell);
+
+/* The fixed loss scale, or NAN if it changes by itself; *skips: overflowed steps are skipped at it. */
+double ab_plot_fixed_scale(const cJSON *cell, bool *skips);
 
 /* "O2, dynamic scale": distinguishes a cell from the others of its document; clean. At least AB_PLOT_LABEL
  * bytes. */
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label);
+
+/* The same in at most `columns` columns, which are at least 40. */
+const char *ab_plot_title(const cJSON *document, const cJSON *cell, int columns, char *label);
+
+/* Rows of a key across a picture for `count` entries of at most `longest` columns. */
+int ab_plot_key_rows(int longest, int count);
+
+/* Ends of the axes of up to AB_PLOT_PANELS panels, from the largest value of each: one for all, but for
+ * panels whose own is more than twice the median, which it would flatten the others. */
+void ab_plot_share_tops(double *peak, int count);
 
 /* "lenet5 on fashion_mnist"; clean. */
 const char *ab_plot_subject(const cJSON *document, char *label);
@@ -76,6 +95,9 @@ void ab_plot_quote(FILE *script, const char *text);
 /* Write `name = 'text'` and `name = number`. */
 void ab_plot_set_text(FILE *script, const char *name, const char *text);
 void ab_plot_set_number(FILE *script, const char *name, double value);
+
+/* Writes `build_note`: "; speeds of a Debug build: ..." for a build whose speeds do not count, else "". */
+void ab_plot_set_build(FILE *script, const cJSON *document);
 
 /* Writes a number to a data file; "?" (gnuplot's missing value) if it is non-finite. */
 void ab_plot_number(FILE *data, double value);

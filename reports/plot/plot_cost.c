@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PER_PAGE = 12, ROW_HEIGHT = 34, MARGINS = 176 };
+enum { PER_PAGE = 12, ROW_HEIGHT = 34, MARGINS = 176, TITLE = 44 };
 
 static bool accept(const cJSON *cell) {
     return !ab_plot_is_perturbed_baseline(cell) && cJSON_IsNumber(ab_json_at(cell, "memory_bytes.total"));
@@ -66,7 +66,7 @@ static int longest_label(const cJSON *document, const cJSON *const *cell, int ro
     char label[AB_PLOT_LABEL];
     int longest = 0;
     for (int i = 0; i < rows; i++) {
-        int width = ab_text_width(ab_plot_label(document, cell[i], label));
+        int width = ab_text_width(ab_plot_title(document, cell[i], TITLE, label));
         if (width > longest) longest = width;
     }
     return longest;
@@ -79,14 +79,17 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     double top_rate = 0, top_memory = 0;
     fputs("# row  samples_per_s  lowest  highest  upper ends of the memory categories, MiB\n", data);
     ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
+    ab_plot_set_build(script, document);
     ab_plot_set_number(script, "rows", rows);
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "left", longest_label(document, cell, rows) * 7 + 40);
     ab_plot_set_number(script, "height", ROW_HEIGHT * rows + MARGINS);
-    fprintf(script, "array cell[%d]\narray rate_text[%d]\narray memory_text[%d]\n", rows, rows, rows);
+    fprintf(script, "array cell[%d]\narray rate_text[%d]\narray memory_text[%d]\narray color_of[%d]\n", rows,
+            rows, rows, rows);
     for (int i = 0; i < rows; i++) {
         write_row(document, cell[i], i + 1, data);
-        write_label(script, "cell", i + 1, ab_plot_label(document, cell[i], text));
+        write_label(script, "cell", i + 1, ab_plot_title(document, cell[i], TITLE, text));
+        ab_plot_set_color(script, i + 1, document, cell[i]);
         rate_text(cell[i], text);
         write_label(script, "rate_text", i + 1, text);
         memory_text(cell[i], text);

@@ -1,26 +1,32 @@
 /* Flushed gradient values: fraction by layer and step as a heat map, one panel per cell. */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
+#include "reports/plot/strips.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_PANELS = 6, MAX_ROWS = 72, ROW_HEIGHT = 17, TITLE_HEIGHT = 42, MARGINS = 104, MAX_COLUMNS = 256 };
+enum {
+    MAX_PANELS = AB_PLOT_PANELS,
+    MAX_ROWS = 72,
+    ROW_HEIGHT = 17,
+    TITLE_HEIGHT = 42,
+    MARGINS = 120,
+    TITLE = 72
+};
 
-static bool accept(const cJSON *cell) {
+static bool is_probed(const cJSON *cell) {
     const cJSON *tensors = ab_json_at(cell, "probes.tensors");
     return tensors && tensors->child && !ab_plot_is_perturbed_baseline(cell);
 }
 
-/* ---- layers ---------------------------------------------------------------------------------- */
+/* Beside cells with counts, those without are said to have none. */
+static bool accept(const cJSON *cell) { return is_probed(cell) || ab_plot_is_trained(cell); }
 
-static bool first_of_layer(const cJSON *tensors, const cJSON *tensor) {
-    for (const cJSON *before = tensors->child; before != tensor; before = before->next)
-        if (strcmp(ab_json_text(before, "layer", ""), ab_json_text(tensor, "layer", "")) == 0) return false;
-    return true;
-}
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static bool has_layer(const cJSON *tensors, const char *layer) {
     const cJSON *tensor;
@@ -50,13 +56,13 @@ static int find_layer(const cJSON *cell, int wanted, const char **name) {
     }
     cJSON_ArrayForEach(tensor, tensors) {
         const char *layer = ab_json_text(tensor, "layer", "");
-        if (!first_of_layer(tensors, tensor) || is_op(ops, layer)) continue;
+        if (!ab_is_first_of_layer(tensors, tensor) || is_op(ops, layer)) continue;
         if (count++ == wanted) *name = layer;
     }
     return count;
 }
 
-static int layer_count(const cJSON *cell) { return find_layer(cell, -1, NULL); }
+static int layer_count(const cJSON *cell) { return is_probed(cell) ? find_layer(cell, -1, NULL) : 0; }
 
 static const char *layer_name(const cJSON *cell, int i) {
     const char *name = "";
@@ -80,75 +86,75 @@ static int per_page(const cJSON *document) {
     return fit < 1 ? 1 : fit > MAX_PANELS ? MAX_PANELS : fit;
 }
 
-static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, per_page(document)); }
+static int pages(const cJSON *document) {
+    const bool any = ab_plot_page_count(document, is_probed, 1) > 0;
+    return any ? ab_plot_page_count(document, accept, per_page(document)) : 0;
+}
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-typedef struct strip {
-    double first, stride;
-    int columns;
-    double nonzero[MAX_COLUMNS], flushed[MAX_COLUMNS];
-} strip;
-
-static void add_columns(const cJSON *array, double *sum) {
-    int i = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, array) {
-        if (i < MAX_COLUMNS) sum[i++] += item->valuedouble;
-    }
-}
-
 /* Sums the tensors of a layer (only the cast ones if there are any); all were probed at the same steps. */
-static strip collect(const cJSON *tensors, const char *layer, bool cast_only) {
-    strip s = {0};
+static ab_strip collect(const cJSON *tensors, const char *layer, bool cast_only) {
+    ab_strip strip = {.stride = 1};
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, tensors) {
         if (strcmp(ab_json_text(tensor, "layer", ""), layer) != 0) continue;
         if (cast_only && !ab_json_is_true(tensor, "cast")) continue;
-        s.first = ab_json_number(tensor, "steps.first", 0);
-        s.stride = ab_json_number(tensor, "steps.stride", 1);
-        s.columns = (int)fmin(ab_json_number(tensor, "steps.count", 0), MAX_COLUMNS);
-        add_columns(ab_json_at(tensor, "steps.nonzero"), s.nonzero);
-        add_columns(ab_json_at(tensor, "steps.flushed"), s.flushed);
+        ab_strip_add(&strip, ab_json_at(tensor, "steps"), "flushed");
     }
-    return s;
+    return strip;
 }
 
-static void write_strip(const strip *s, int row, FILE *data) {
-    for (int i = 0; i < s->columns; i++) {
-        double from = s->first + i * s->stride;
-        if (s->nonzero[i] <= 0) continue;
-        fprintf(data, "%d %.10g %.10g %.9g\n", row, from, from + s->stride,
-                100 * s->flushed[i] / s->nonzero[i]);
+/* Writes the rows of a cell; what they hold. */
+static ab_strips write_strips(const cJSON *cell, FILE *data) {
+    ab_strips all = ab_strips_of(cell);
+    const bool modelled = ab_json_is_true(cell, "summary.flushed_modelled");
+    for (int i = 0; i < layer_count(cell); i++) {
+        const ab_strip strip = collect(ab_json_at(cell, "probes.tensors"), layer_name(cell, i), !modelled);
+        ab_strip_write(&strip, i + 1, &all, data);
     }
+    return all;
 }
+
+/* The sentence in place of a cell's map; "" if it has one. */
+static const char *sentence_of(const cJSON *cell) {
+    const ab_strips all = write_strips(cell, NULL);
+    return ab_strips_sentence(&all, ab_json_is_true(cell, "summary.flushed_modelled")
+                                        ? "no gradient value would be flushed at any probed step"
+                                        : "no gradient value was flushed at any probed step");
+}
+
+static int row_count(const cJSON *cell) { return sentence_of(cell)[0] ? 1 : layer_count(cell); }
 
 /* ---- page ------------------------------------------------------------------------------------ */
 
+static void write_text(FILE *script, const char *name, int panel, const char *text) {
+    fprintf(script, "%s[%d] = ", name, panel + 1);
+    ab_plot_quote(script, text);
+    fputc('\n', script);
+}
+
 static void write_texts(const cJSON *document, const cJSON *cell, int panel, FILE *script) {
     char text[AB_PLOT_LABEL], share[AB_TEXT_NUMBER];
-    bool modelled = ab_json_is_true(cell, "summary.flushed_modelled");
-    fprintf(script, "title[%d] = ", panel + 1);
-    ab_plot_quote(script, ab_plot_label(document, cell, text));
+    const bool modelled = ab_json_is_true(cell, "summary.flushed_modelled");
+    write_text(script, "title", panel, ab_plot_title(document, cell, TITLE, text));
     ab_text_percent(share, ab_json_number(cell, "summary.flushed_share", (double)NAN));
     ab_text_show(text, sizeof text,
                  modelled ? "nothing is cast; a cast would flush %s %%" : "%s %% flushed in all", share);
-    fprintf(script, "; note[%d] = ", panel + 1);
-    ab_plot_quote(script, text);
+    write_text(script, "note", panel, is_probed(cell) ? text : "");
+    write_text(script, "sentence", panel, sentence_of(cell));
 }
 
 static void write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {
     char text[AB_PLOT_LABEL];
-    int count = layer_count(cell);
     write_texts(document, cell, panel, script);
-    fprintf(script, "; layers[%d] = %d; first_layer[%d] = used\n", panel + 1, count, panel + 1);
+    fprintf(script, "layers[%d] = %d; first_layer[%d] = used; trained[%d] = %d; ", panel + 1, row_count(cell),
+            panel + 1, panel + 1, ab_steps_of_cell(cell));
+    ab_plot_set_color(script, panel + 1, document, cell);
     fprintf(data, "# %s\n# row  from_step  to_step  flushed_percent\n", ab_plot_label(document, cell, text));
-    for (int i = 0; i < count; i++) {
-        const char *name = layer_name(cell, i);
-        strip s = collect(ab_json_at(cell, "probes.tensors"), name,
-                          !ab_json_is_true(cell, "summary.flushed_modelled"));
-        write_strip(&s, i + 1, data);
-        ab_text_elide(ab_text_clean(text, sizeof text, name), 20);
+    if (sentence_of(cell)[0] == '\0') write_strips(cell, data);
+    for (int i = 0; i < layer_count(cell); i++) {
+        ab_text_elide(ab_text_clean(text, sizeof text, layer_name(cell, i)), 20);
         fputs("used = used + 1; layer[used] = ", script);
         ab_plot_quote(script, text);
         fputc('\n', script);
@@ -163,10 +169,13 @@ static double most_steps(const cJSON *const *cell, int count) {
 }
 
 static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+    static const char *const arrays[] = {"title",       "note",    "sentence", "layers",
+                                         "first_layer", "trained", "color_of"};
     const cJSON *cell[MAX_PANELS];
     char subject[AB_PLOT_LABEL];
-    int panels = ab_plot_cells(document, accept, page, per_page(document), cell), rows = 0;
-    for (int i = 0; i < panels; i++) rows += layer_count(cell[i]);
+    int panels = ab_plot_cells(document, accept, page, per_page(document), cell), rows = 0, layers = 1;
+    for (int i = 0; i < panels; i++) rows += row_count(cell[i]);
+    for (int i = 0; i < panels; i++) layers += layer_count(cell[i]);
     ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "row_height", ROW_HEIGHT);
@@ -174,10 +183,8 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "height", ROW_HEIGHT * rows + TITLE_HEIGHT * panels + MARGINS);
     ab_plot_set_number(script, "steps", most_steps(cell, panels));
-    fprintf(script,
-            "array title[%d]\narray note[%d]\narray layers[%d]\narray first_layer[%d]\narray layer[%d]\nused "
-            "= 0\n",
-            panels, panels, panels, panels, rows);
+    for (size_t i = 0; i < AB_COUNT_OF(arrays); i++) fprintf(script, "array %s[%d]\n", arrays[i], panels);
+    fprintf(script, "array layer[%d]\nused = 0\n", layers);
     for (int i = 0; i < panels; i++) write_panel(document, cell[i], i, data, script);
     return AB_OK;
 }

@@ -3,6 +3,7 @@
  * in both; only certified cells can be on it. Without test accuracies the final loss is plotted instead,
  * with the noise floor as its interval. */
 #include "kernels/core/text.h"
+#include "reports/plot/place.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
@@ -11,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { PER_PAGE = 40, HEIGHT = 470, ROW = 20 };
+enum { PER_PAGE = 40, WIDTH = 1100, HEIGHT = 480, ROW = 20, TITLE = 42 };
+enum { PLOT_LEFT = 70, PLOT_RIGHT = WIDTH - 396, PLOT_TOP = 78, BELOW = 58 }; /* pixels */
 
 static double figure(const cJSON *cell, const char *key) {
     return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
@@ -40,6 +42,7 @@ static int pages(const cJSON *document) { return ab_plot_page_count(document, ch
 typedef struct point {
     double rate, rate_low, rate_high, value, low, high;
     bool certified, on_frontier;
+    int color;
 } point;
 
 /* Wilson's 95 % interval of a proportion p of n. */
@@ -56,7 +59,8 @@ static point point_of(const cJSON *document, const cJSON *cell, bool accuracy) {
     point p = {.rate = rate,
                .rate_low = rate * time / figure(cell, "step_time_ns_high"),
                .rate_high = rate * time / figure(cell, "step_time_ns_low"),
-               .certified = ab_json_is_true(cell, "summary.certificate.passed")};
+               .certified = ab_json_is_true(cell, "summary.certificate.passed"),
+               .color = ab_plot_color(document, cell)};
     if (accuracy) {
         double share = ab_json_number(cell, "test_accuracy", 0);
         wilson(share, fmax(ab_json_number(cell, "test_count", 1), 1), &p.low, &p.high);
@@ -93,16 +97,17 @@ static void find_frontier(point *p, int count, double sign) {
  * speed. */
 static void write_points(const point *p, int count, bool certified, FILE *data) {
     int written = 0;
-    fprintf(data, "# %s\n# row  rate  lowest  highest  value  low  high\n", certified ? "certified" : "void");
+    fprintf(data, "# %s\n# row  rate  lowest  highest  value  low  high  color\n",
+            certified ? "certified" : "void");
     for (int i = 0; i < count; i++) {
         if (p[i].certified != certified) continue;
         const double numbers[] = {p[i].rate, p[i].rate_low, p[i].rate_high, p[i].value, p[i].low, p[i].high};
         fprintf(data, "%d", i + 1);
         for (size_t k = 0; k < AB_COUNT_OF(numbers); k++) ab_plot_number(data, numbers[k]);
-        fputc('\n', data);
+        fprintf(data, " %d\n", p[i].color);
         written++;
     }
-    if (written == 0) fputs("0 ? ? ? ? ? ?\n", data); /* an empty block would shift the next ones */
+    if (written == 0) fputs("0 ? ? ? ? ? ? 0\n", data); /* an empty block would shift the next ones */
     fputs("\n\n", data);
 }
 
@@ -122,9 +127,15 @@ static void write_frontier(const point *p, int count, FILE *data) {
         written++;
     }
     if (written == 0) fputs("? ?\n", data);
+    fputs("\n\n", data);
 }
 
-static void write_range(const point *p, int count, FILE *script) {
+/* Of the axes, in their units. */
+typedef struct range {
+    double left, right, bottom, top;
+} range;
+
+static range find_range(const point *p, int count) {
     double left = (double)INFINITY, right = 0, bottom = (double)INFINITY, top = (double)-INFINITY;
     for (int i = 0; i < count; i++) {
         left = fmin(left, fmin(p[i].rate_low, p[i].rate));
@@ -134,39 +145,76 @@ static void write_range(const point *p, int count, FILE *script) {
     }
     double x = right - left > 0 ? 0.08 * (right - left) : fmax(0.1 * right, 1);
     double y = top - bottom > 0 ? 0.08 * (top - bottom) : 1;
-    ab_plot_set_number(script, "left", fmax(left - x, 0));
-    ab_plot_set_number(script, "right", right + x);
-    ab_plot_set_number(script, "bottom", bottom - y);
-    ab_plot_set_number(script, "top", top + y);
+    return (range){fmax(left - x, 0), right + x, bottom - y, top + y};
+}
+
+/* Losses are better downwards: their axis is turned round. */
+static void write_numbers(const point *p, int count, range r, bool accuracy, double height, FILE *data) {
+    const ab_area area = {PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, height - BELOW};
+    const double wide = (r.right - r.left) / (area.right - area.left),
+                 high = (r.top - r.bottom) / (area.bottom - area.top);
+    ab_place at[PER_PAGE], label[PER_PAGE];
+    for (int i = 0; i < count; i++) {
+        at[i].x = area.left + (p[i].rate - r.left) / wide;
+        at[i].y = accuracy ? area.bottom - (p[i].value - r.bottom) / high
+                           : area.top + (p[i].value - r.bottom) / high;
+    }
+    ab_place_labels(at, count, area, label);
+    fputs("# numbers\n# rate  value  rate_of_number  value_of_number  row  color\n", data);
+    for (int i = 0; i < count; i++)
+        fprintf(data, "%.9g %.9g %.9g %.9g %d %d\n", p[i].rate, p[i].value,
+                r.left + (label[i].x - area.left) * wide,
+                accuracy ? r.bottom + (area.bottom - label[i].y) * high
+                         : r.bottom + (label[i].y - area.top) * high,
+                i + 1, p[i].color);
+}
+
+static void write_variables(const cJSON *document, range r, bool accuracy, int count, double height,
+                            FILE *script) {
+    char text[AB_PLOT_LABEL];
+    const struct {
+        const char *name;
+        double value;
+    } number[] = {{"accuracy", accuracy},     {"rows", count},        {"width", WIDTH},
+                  {"height", height},         {"left", r.left},       {"right", r.right},
+                  {"bottom", r.bottom},       {"top", r.top},         {"plot_left", PLOT_LEFT},
+                  {"plot_right", PLOT_RIGHT}, {"plot_top", PLOT_TOP}, {"plot_bottom", height - BELOW}};
+    ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
+    ab_plot_set_build(script, document);
+    for (size_t i = 0; i < AB_COUNT_OF(number); i++)
+        ab_plot_set_number(script, number[i].name, number[i].value);
+}
+
+static void write_list(const cJSON *document, const cJSON *const *cell, const point *p, int count,
+                       FILE *script) {
+    char text[AB_PLOT_LABEL], line[AB_PLOT_LABEL + 16];
+    fprintf(script, "array cell[%d]\narray tone[%d]\narray color_of[%d]\n", count, count, count);
+    for (int i = 0; i < count; i++) {
+        ab_plot_title(document, cell[i], TITLE, text);
+        ab_text_show(line, sizeof line, "%d  %s%s", i + 1, text, p[i].certified ? "" : " (void)");
+        fprintf(script, "cell[%d] = ", i + 1);
+        ab_plot_quote(script, line);
+        fprintf(script, "; tone[%d] = %d; ", i + 1, p[i].certified);
+        ab_plot_set_color(script, i + 1, document, cell[i]);
+    }
 }
 
 static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
     const cJSON *cell[PER_PAGE];
     point p[PER_PAGE];
-    char text[AB_PLOT_LABEL], line[AB_PLOT_LABEL + 16];
     filter accept = choose(document);
     bool accuracy = accept == has_accuracy;
     int count = ab_plot_cells(document, accept, page, PER_PAGE, cell);
+    const double height = fmax(HEIGHT, 160 + ROW * count);
     for (int i = 0; i < count; i++) p[i] = point_of(document, cell[i], accuracy);
     find_frontier(p, count, accuracy ? 1 : -1);
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
-    ab_plot_set_number(script, "accuracy", accuracy);
-    ab_plot_set_number(script, "rows", count);
-    ab_plot_set_number(script, "width", 1100);
-    ab_plot_set_number(script, "height", fmax(HEIGHT, 150 + ROW * count));
-    write_range(p, count, script);
-    fprintf(script, "array cell[%d]\narray tone[%d]\n", count, count);
-    for (int i = 0; i < count; i++) {
-        ab_plot_label(document, cell[i], text);
-        ab_text_elide(text, 34);
-        ab_text_show(line, sizeof line, "%d  %s%s", i + 1, text, p[i].certified ? "" : " (void)");
-        fprintf(script, "cell[%d] = ", i + 1);
-        ab_plot_quote(script, line);
-        fprintf(script, "; tone[%d] = %d\n", i + 1, p[i].certified);
-    }
+    const range r = find_range(p, count);
+    write_variables(document, r, accuracy, count, height, script);
+    write_list(document, cell, p, count, script);
     write_points(p, count, true, data);
     write_points(p, count, false, data);
     write_frontier(p, count, data);
+    write_numbers(p, count, r, accuracy, height, data);
     return AB_OK;
 }
 

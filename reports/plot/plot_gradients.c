@@ -10,7 +10,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { PER_PAGE = 6, FIRST = -160, BINS = 320, PANEL_HEIGHT = 152, MARGINS = 98 };
+enum {
+    PER_PAGE = AB_PLOT_PANELS,
+    TITLE = 90,
+    TITLE_LINE = 16,
+    ROOM_LEFT = 560,
+    ROOM_RIGHT = 370,
+    FIRST = -160,
+    BINS = 320,
+    PANEL_HEIGHT = 152,
+    MARGINS = 98
+};
 
 static const char *const kinds[] = {"weight_gradient", "activation_gradient"};
 static const char *const kind_names[] = {"weight grad.", "activation grad."};
@@ -85,17 +95,16 @@ static range find_range(const cJSON *document, const ab_format *format) {
     return r;
 }
 
-static double highest_share(const cJSON *document) {
-    double highest = 0;
-    const cJSON *cell, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(cell, cells) {
-        for (int k = 0; k < KINDS && accept(cell); k++) {
-            spectrum s = collect(cell, kinds[k]);
-            for (int i = 0; i < BINS; i++)
-                if (s.nonzero > 0 && s.bin[i] / s.nonzero > highest) highest = s.bin[i] / s.nonzero;
+/* The highest point of a panel, in percent. What is mostly inf or NaN has few other values, often in one bin:
+ * it counts only if the panel shows nothing else. */
+static double highest_percent(const spectrum s[KINDS]) {
+    double highest[2] = {0, 0};
+    for (int k = 0; k < KINDS; k++)
+        for (int i = 0; i < BINS && s[k].nonzero > 0; i++) {
+            double *high = &highest[s[k].nonfinite > s[k].nonzero];
+            *high = fmax(*high, 100 * s[k].bin[i] / s[k].nonzero);
         }
-    }
-    return highest;
+    return highest[0] > 0 ? highest[0] : highest[1] > 0 ? highest[1] : 1;
 }
 
 /* ---- panels ---------------------------------------------------------------------------------- */
@@ -163,34 +172,53 @@ static void share_text(char *text, const spectrum *s, int kind) {
                        ab_text_percent(more, share(s->overflowed, s->nonzero)));
 }
 
-static void write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {
+/* Whether the title of a panel and the texts on its right need a line each. */
+static bool is_crowded(const cJSON *document, const cJSON *cell) {
+    char label[AB_PLOT_LABEL], text[AB_PLOT_LABEL];
+    const spectrum weight = collect(cell, kinds[0]), activation = collect(cell, kinds[1]);
+    ab_plot_title(document, cell, TITLE, label);
+    share_text(text, &weight, 0);
+    const int used = 8 * ab_text_width(label) + 6 * ab_text_width(text);
+    share_text(text, &activation, 1);
+    return used > ROOM_LEFT || 6 * ab_text_width(text) > ROOM_RIGHT;
+}
+
+/* Returns the highest point of the panel. */
+static double write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {
     char label[AB_PLOT_LABEL], text[AB_PLOT_LABEL];
     const ab_format *format = format_of(cell);
     range r = find_range(document, format);
     spectrum s[KINDS] = {collect(cell, kinds[0]), collect(cell, kinds[1])};
     write_block(s, r, ab_plot_label(document, cell, label), data);
-    write_text(script, "title", panel, label);
+    write_text(script, "title", panel, ab_plot_title(document, cell, TITLE, label));
+    ab_plot_set_color(script, panel + 1, document, cell);
     share_text(text, &s[0], 0);
     write_text(script, "weight_text", panel, text);
     share_text(text, &s[1], 1);
     write_text(script, "activation_text", panel, text);
     write_limits(script, panel, format, r);
+    return highest_percent(s);
 }
 
 static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
     static const char *const arrays[] = {"title",        "weight_text", "activation_text", "format_name",
                                          "low",          "high",        "flush_limit",     "subnormal_limit",
-                                         "normal_limit", "max_limit"};
+                                         "normal_limit", "max_limit",   "top_percent",     "color_of"};
     const cJSON *cell[PER_PAGE];
     char subject[AB_PLOT_LABEL];
+    double top[PER_PAGE];
     int panels = ab_plot_cells(document, accept, page, PER_PAGE, cell);
     ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "width", 1100);
-    ab_plot_set_number(script, "height", PANEL_HEIGHT * panels + MARGINS);
-    ab_plot_set_number(script, "top_percent", 100 * highest_share(document));
+    bool crowded = false;
+    for (int i = 0; i < panels; i++) crowded |= is_crowded(document, cell[i]);
+    ab_plot_set_number(script, "title_line", crowded ? TITLE_LINE : 0);
+    ab_plot_set_number(script, "height", (PANEL_HEIGHT + (crowded ? TITLE_LINE : 0)) * panels + MARGINS);
     for (size_t i = 0; i < AB_COUNT_OF(arrays); i++) fprintf(script, "array %s[%d]\n", arrays[i], panels);
-    for (int i = 0; i < panels; i++) write_panel(document, cell[i], i, data, script);
+    for (int i = 0; i < panels; i++) top[i] = write_panel(document, cell[i], i, data, script);
+    ab_plot_share_tops(top, panels);
+    for (int i = 0; i < panels; i++) write_numbers(script, "top_percent", i, top[i]);
     return AB_OK;
 }
 

@@ -6,9 +6,8 @@
 #include "reports/record/text.h"
 
 #include <math.h>
-#include <string.h>
 
-enum { PER_PAGE = 6, PANEL_HEIGHT = 130, MARGINS = 102 };
+enum { PER_PAGE = AB_PLOT_PANELS, PANEL_HEIGHT = 130, MARGINS = 102, TITLE = 78 };
 
 static bool has_scale(const cJSON *cell) {
     const cJSON *runs = ab_json_at(cell, "scale");
@@ -16,8 +15,9 @@ static bool has_scale(const cJSON *cell) {
 }
 
 static bool is_moving(const cJSON *cell) {
-    bool dynamic = strcmp(ab_json_text(cell, "policy.loss_scale", ""), "dynamic") == 0;
-    return has_scale(cell) && (dynamic || ab_json_number(cell, "steps_skipped", 0) > 0);
+    bool skips;
+    const bool changes = !isfinite(ab_plot_fixed_scale(cell, &skips));
+    return has_scale(cell) && (changes || ab_json_number(cell, "steps_skipped", 0) > 0);
 }
 
 typedef bool (*filter)(const cJSON *cell);
@@ -97,7 +97,7 @@ static double most_steps(const cJSON *const *cell, int count) {
 static void write_texts(const cJSON *document, const cJSON *cell, int panel, FILE *script) {
     char text[AB_PLOT_LABEL], final[AB_TEXT_NUMBER];
     fprintf(script, "title[%d] = ", panel + 1);
-    ab_plot_quote(script, ab_plot_label(document, cell, text));
+    ab_plot_quote(script, ab_plot_title(document, cell, TITLE, text));
     const cJSON *runs = ab_json_at(cell, "scale"),
                 *last = cJSON_GetArrayItem(runs, cJSON_GetArraySize(runs) - 1);
     ab_text_show(text, sizeof text, "%.0f of %.0f steps skipped; scale at the end %s",
@@ -105,7 +105,8 @@ static void write_texts(const cJSON *document, const cJSON *cell, int panel, FIL
                  ab_text_scale(final, last->child->valuedouble));
     fprintf(script, "; note[%d] = ", panel + 1);
     ab_plot_quote(script, text);
-    fputc('\n', script);
+    fputs("; ", script);
+    ab_plot_set_color(script, panel + 1, document, cell);
 }
 
 static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
@@ -120,7 +121,7 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     ab_plot_set_number(script, "steps", most_steps(cell, panels));
     ab_plot_set_number(script, "low", r.low);
     ab_plot_set_number(script, "high", r.high);
-    fprintf(script, "array title[%d]\narray note[%d]\n", panels, panels);
+    fprintf(script, "array title[%d]\narray note[%d]\narray color_of[%d]\n", panels, panels, panels);
     for (int i = 0; i < panels; i++) {
         write_texts(document, cell[i], i, script);
         write_blocks(cell[i], ab_plot_label(document, cell[i], label), data);

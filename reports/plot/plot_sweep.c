@@ -32,31 +32,18 @@ typedef struct sweep {
     int lines;
 } sweep;
 
-/* The fixed loss scale, or NAN; *skips: overflowed steps are skipped at it. */
-static double fixed_scale(const cJSON *cell, bool *skips) {
-    char *end = NULL;
-    const cJSON *scale = ab_json_at(cell, "policy.loss_scale");
-    const char *text = cJSON_GetStringValue(scale);
-    *skips = false;
-    if (cJSON_IsNumber(scale)) return scale->valuedouble > 0 ? scale->valuedouble : (double)NAN;
-    if (!text) return (double)NAN;
-    const double value = strtod(text, &end);
-    *skips = end != text && strcmp(end, ":skip") == 0;
-    return *skips && value > 0 && isfinite(value) ? value : (double)NAN;
-}
-
 static bool is_swept(const cJSON *cell) {
     bool skips;
     return !ab_plot_is_perturbed_baseline(cell) && strcmp(ab_json_text(cell, "level", ""), "O0") != 0 &&
-           cJSON_IsObject(ab_json_at(cell, "summary")) && isfinite(fixed_scale(cell, &skips));
+           cJSON_IsObject(ab_json_at(cell, "summary")) && isfinite(ab_plot_fixed_scale(cell, &skips));
 }
 
 /* Whether two cells differ in scale and seed at most. */
 static bool same_line(const cJSON *a, const cJSON *b) {
     static const char *const keys[] = {"half_format", "device", "model", "of_run.label"};
     bool a_skips, b_skips;
-    fixed_scale(a, &a_skips);
-    fixed_scale(b, &b_skips);
+    ab_plot_fixed_scale(a, &a_skips);
+    ab_plot_fixed_scale(b, &b_skips);
     if (a_skips != b_skips || strcmp(ab_cell_label(a), ab_cell_label(b)) != 0) return false;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
         if (strcmp(ab_json_text(a, keys[i], ""), ab_json_text(b, keys[i], "")) != 0) return false;
@@ -73,7 +60,7 @@ static ab_status add_to_line(line *l, const cJSON *cell) {
     point *more = realloc(l->point, ((size_t)l->points + 1) * sizeof *more);
     if (!more) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
     l->point = more;
-    more[l->points++] = (point){fixed_scale(cell, &skips), cell};
+    more[l->points++] = (point){ab_plot_fixed_scale(cell, &skips), cell};
     return AB_OK;
 }
 
@@ -199,7 +186,7 @@ static const char *label_of(const sweep *s, const line *l, char *label) {
     static const char *const keys[] = {"half_format", "device", "model", "of_run.label"};
     char text[48];
     bool skips;
-    fixed_scale(l->first, &skips);
+    ab_plot_fixed_scale(l->first, &skips);
     ab_text_clean(label, AB_PLOT_LABEL - 160, ab_cell_label(l->first));
     ab_text_elide(label, 60);
     if (skips) ab_text_append(label, AB_PLOT_LABEL, ", skipping");
@@ -252,19 +239,23 @@ static void write_variables(const cJSON *document, const sweep *s, const line *l
     extremes e = {(double)INFINITY, (double)-INFINITY, (double)INFINITY, (double)-INFINITY, 0, 0, 0};
     ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
     ab_plot_set_number(script, "width", 1100);
-    ab_plot_set_number(script, "height", 900);
     ab_plot_set_number(script, "lines", count);
+    int longest = 0;
     fprintf(script, "array label_of[%d]\narray color_of[%d]\narray dash_of[%d]\n", count, count, count);
     for (int i = 0; i < count; i++) {
         int dash = 1;
         for (int k = 0; k < i; k++) dash += strcmp(ab_cell_label(l[k].first), ab_cell_label(l[i].first)) == 0;
         fprintf(script, "label_of[%d] = ", i + 1);
         ab_plot_quote(script, label_of(s, &l[i], text));
-        fprintf(script, "; color_of[%d] = %d; dash_of[%d] = %d\n", i + 1, ab_plot_color(document, l[i].first),
-                i + 1, dash);
+        longest = ab_text_width(text) > longest ? ab_text_width(text) : longest;
+        fprintf(script, "; dash_of[%d] = %d; ", i + 1, dash);
+        ab_plot_set_color(script, i + 1, document, l[i].first);
         for (int at = 0; at < l[i].points; at += seeds_at(&l[i], at))
             see_point(&e, &l[i].point[at], seeds_at(&l[i], at));
     }
+    const int rows = ab_plot_key_rows(longest, count);
+    ab_plot_set_number(script, "key_rows", rows);
+    ab_plot_set_number(script, "height", 864 + 18 * rows);
     write_extremes(document, &e, script);
 }
 

@@ -3,22 +3,38 @@
 #include "kernels/core/text.h"
 #include "kernels/format/format.h"
 #include "reports/plot/plot.h"
+#include "reports/plot/strips.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { PER_PAGE = 6, PANEL_HEIGHT = 210, MARGINS = 92, FIRST = -64, BINS = 192, COLUMNS = 256, ROWS = 40 };
+enum {
+    PER_PAGE = AB_PLOT_PANELS,
+    PANEL_HEIGHT = 210,
+    MARGINS = 108,
+    FIRST = -64,
+    BINS = 192,
+    ROWS = 40,
+    TITLE = 68
+};
 
 static const cJSON *ledgers(const cJSON *cell) { return ab_json_at(cell, "probes.lost_updates"); }
 
-static bool accept(const cJSON *cell) {
+static bool is_probed(const cJSON *cell) {
     const cJSON *list = ledgers(cell);
     return list && list->child && ab_json_at(list->child, "sizes") && !ab_plot_is_perturbed_baseline(cell);
 }
 
-static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, PER_PAGE); }
+/* Beside cells with counts, those without are said to have none. */
+static bool accept(const cJSON *cell) { return is_probed(cell) || ab_plot_is_trained(cell); }
+
+static int pages(const cJSON *document) {
+    const bool any = ab_plot_page_count(document, is_probed, 1) > 0;
+    return any ? ab_plot_page_count(document, accept, PER_PAGE) : 0;
+}
 
 /* ---- distribution ---------------------------------------------------------------------------- */
 
@@ -60,13 +76,9 @@ static void find_range(const cJSON *const *cell, int panels, int *low, int *high
     }
 }
 
-static double highest_percent(const cJSON *const *cell, int panels) {
+static double highest_percent(const spectrum *s) {
     double highest = 1;
-    for (int k = 0; k < panels; k++) {
-        const spectrum s = collect(cell[k]);
-        for (int i = 0; i < BINS; i++)
-            if (s.all > 0 && 100 * s.counts[i] / s.all > highest) highest = 100 * s.counts[i] / s.all;
-    }
+    for (int i = 0; i < BINS && s->all > 0; i++) highest = fmax(highest, 100 * s->counts[i] / s->all);
     return highest;
 }
 
@@ -81,52 +93,32 @@ static void write_distribution(const spectrum *s, int low, int high, const char 
 
 /* ---- layers over the run --------------------------------------------------------------------- */
 
-static bool first_of_layer(const cJSON *list, const cJSON *param) {
-    for (const cJSON *before = list->child; before != param; before = before->next)
-        if (strcmp(ab_json_text(before, "layer", ""), ab_json_text(param, "layer", "")) == 0) return false;
-    return true;
-}
-
-static void add_columns(const cJSON *array, double *sum) {
-    int i = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, array) {
-        if (i < COLUMNS) sum[i++] += item->valuedouble;
-    }
-}
-
-static void write_layer(const cJSON *list, const char *layer, int row, FILE *data) {
-    double nonzero[COLUMNS] = {0}, lost[COLUMNS] = {0}, first = 0, stride = 1;
+static void write_layer(const cJSON *list, const char *layer, int row, ab_strips *all, FILE *data) {
+    ab_strip strip = {.stride = 1};
     const cJSON *param;
     cJSON_ArrayForEach(param, list) {
-        if (strcmp(ab_json_text(param, "layer", ""), layer) != 0) continue;
-        first = ab_json_number(param, "steps.first", 0);
-        stride = ab_json_number(param, "steps.stride", 1);
-        add_columns(ab_json_at(param, "steps.nonzero"), nonzero);
-        add_columns(ab_json_at(param, "steps.lost"), lost);
+        if (strcmp(ab_json_text(param, "layer", ""), layer) == 0)
+            ab_strip_add(&strip, ab_json_at(param, "steps"), "lost");
     }
-    for (int i = 0; i < COLUMNS; i++)
-        if (nonzero[i] > 0)
-            fprintf(data, "%d %.10g %.10g %.9g\n", row, first + i * stride, first + (i + 1) * stride,
-                    100 * lost[i] / nonzero[i]);
+    ab_strip_write(&strip, row, all, data);
 }
 
-/* Returns the number of layers, of which the first ROWS are written. */
-static int write_layers(const cJSON *cell, FILE *data, FILE *script) {
+/* Writes the first ROWS layers, their names if `script` is given; how many they are. */
+static int write_layers(const cJSON *cell, ab_strips *all, FILE *data, FILE *script) {
     const cJSON *param, *list = ledgers(cell);
     int rows = 0;
     char name[AB_PLOT_LABEL];
-    fputs("# row  from_step  to_step  percent_lost\n", data);
+    *all = ab_strips_of(cell);
     cJSON_ArrayForEach(param, list) {
-        if (rows == ROWS || !first_of_layer(list, param)) continue;
+        if (rows == ROWS || !ab_is_first_of_layer(list, param)) continue;
         const char *layer = ab_json_text(param, "layer", "");
-        write_layer(list, layer, ++rows, data);
+        write_layer(list, layer, ++rows, all, data);
+        if (!script) continue;
         fputs("used = used + 1; layer[used] = ", script);
         ab_text_elide(ab_text_clean(name, sizeof name, layer), 18);
         ab_plot_quote(script, name);
         fputc('\n', script);
     }
-    fputs("0 -1 -1 0\n\n\n", data); /* a block must not be empty */
     return rows;
 }
 
@@ -148,30 +140,62 @@ static const char *stored_in(const cJSON *cell, int *line) {
     return *line > 0 ? format->name : "";
 }
 
-static void write_panel(const cJSON *document, const cJSON *cell, int panel, const int range[2], FILE *data,
+static void write_text(FILE *script, const char *name, int panel, const char *text) {
+    fprintf(script, "%s[%d] = ", name, panel);
+    ab_plot_quote(script, text);
+    fputc('\n', script);
+}
+
+static void write_texts(const cJSON *document, const cJSON *cell, int panel, const char *format,
                         FILE *script) {
     char text[AB_PLOT_LABEL], share[AB_TEXT_NUMBER];
+    write_text(script, "title", panel, ab_plot_title(document, cell, TITLE, text));
+    const double lost = ab_json_number(cell, "summary.lost_share", (double)NAN);
+    ab_text_percent(share, lost);
+    ab_text_show(text, sizeof text, "weights stored in %s: %s %% of the updates swallowed",
+                 format[0] ? format : "formats of their own", share);
+    write_text(script, "note", panel, isfinite(lost) ? text : "");
+    write_text(script, "nothing", panel,
+               !is_probed(cell)         ? "not probed"
+               : collect(cell).all <= 0 ? "no update of a probed step was a number other than 0"
+                                        : "");
+}
+
+/* The layers over the run, or a sentence in their place. */
+static void write_map(const cJSON *cell, int panel, FILE *data, FILE *script) {
+    ab_strips all;
+    int rows = write_layers(cell, &all, NULL, NULL);
+    const char *sentence = ab_strips_sentence(&all, "no update was swallowed at any probed step");
+    fprintf(script, "first_layer[%d] = used; trained[%d] = %d\n", panel, panel, ab_steps_of_cell(cell));
+    write_text(script, "sentence", panel, sentence);
+    fputs("# row  from_step  to_step  percent_lost\n", data);
+    if (sentence[0] == '\0') write_layers(cell, &all, data, script);
+    fputs("0 -1 -1 0\n\n\n", data); /* a block must not be empty */
+    fprintf(script, "layers[%d] = %d\n", panel, sentence[0] ? 1 : rows);
+}
+
+/* Returns the highest share of an octave. */
+static double write_panel(const cJSON *document, const cJSON *cell, int panel, const int range[2], FILE *data,
+                          FILE *script) {
+    char label[AB_PLOT_LABEL];
     int line;
     const spectrum s = collect(cell);
     const char *format = stored_in(cell, &line);
-    fprintf(script, "title[%d] = ", panel);
-    ab_plot_quote(script, ab_plot_label(document, cell, text));
-    write_distribution(&s, range[0], range[1], text, data);
-    ab_text_percent(share, ab_json_number(cell, "summary.lost_share", (double)NAN));
-    ab_text_show(text, sizeof text, "weights stored in %s: %s %% of the updates swallowed",
-                 format[0] ? format : "formats of their own", share);
-    fprintf(script, "\nnote[%d] = ", panel);
-    ab_plot_quote(script, text);
-    fprintf(script, "\nline[%d] = %d; first_layer[%d] = used\n", panel, line, panel);
-    fprintf(script, "layers[%d] = %d\n", panel, write_layers(cell, data, script));
+    write_texts(document, cell, panel, format, script);
+    write_distribution(&s, range[0], range[1], ab_plot_label(document, cell, label), data);
+    fprintf(script, "line[%d] = %d; ", panel, line);
+    ab_plot_set_color(script, panel, document, cell);
+    write_map(cell, panel, data, script);
+    return highest_percent(&s);
 }
 
 static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
-    static const char *const arrays[] = {"title", "note", "line", "layers", "first_layer"};
+    static const char *const arrays[] = {"title",  "note",        "nothing", "sentence", "line",
+                                         "layers", "first_layer", "trained", "color_of", "top_percent"};
     const cJSON *cell[PER_PAGE];
     char subject[AB_PLOT_LABEL];
     int panels = ab_plot_cells(document, accept, page, PER_PAGE, cell), range[2];
-    double steps = 1;
+    double steps = 1, top[PER_PAGE];
     find_range(cell, panels, &range[0], &range[1]);
     for (int i = 0; i < panels; i++) steps = fmax(steps, ab_json_number(cell[i], "steps_total", 0));
     ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
@@ -181,10 +205,11 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     ab_plot_set_number(script, "low", range[0]);
     ab_plot_set_number(script, "high", range[1]);
     ab_plot_set_number(script, "steps", steps);
-    ab_plot_set_number(script, "top_percent", highest_percent(cell, panels));
     for (size_t i = 0; i < AB_COUNT_OF(arrays); i++) fprintf(script, "array %s[%d]\n", arrays[i], panels);
     fprintf(script, "array layer[%d]\nused = 0\n", panels * ROWS);
-    for (int i = 0; i < panels; i++) write_panel(document, cell[i], i + 1, range, data, script);
+    for (int i = 0; i < panels; i++) top[i] = write_panel(document, cell[i], i + 1, range, data, script);
+    ab_plot_share_tops(top, panels);
+    for (int i = 0; i < panels; i++) fprintf(script, "top_percent[%d] = %.10g\n", i + 1, top[i]);
     return AB_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/files/outfile.h"
 #include "kernels/spawn/spawn.h"
 #include "reports/plot/plot.h"
+#include "reports/record/build.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -63,23 +64,6 @@ int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell),
     return (count + per_page - 1) / per_page;
 }
 
-static bool is_o0(const cJSON *cell) { return strcmp(ab_cell_label(cell), "O0") == 0; }
-
-int ab_plot_color(const cJSON *document, const cJSON *cell) {
-    const cJSON *cells = ab_json_at(document, "cells");
-    const char *level = ab_cell_label(cell);
-    int color = 2;
-    if (is_o0(cell)) return ab_plot_is_perturbed_baseline(cell);
-    for (const cJSON *other = cells ? cells->child : NULL; other; other = other->next) {
-        bool first = !is_o0(other);
-        for (const cJSON *before = cells->child; before != other; before = before->next)
-            first &= strcmp(ab_cell_label(before), ab_cell_label(other)) != 0;
-        if (strcmp(ab_cell_label(other), level) == 0) break;
-        color += first;
-    }
-    return color;
-}
-
 static bool varies(const cJSON *document, const char *key) {
     const cJSON *cell, *cells = ab_json_at(document, "cells"),
                        *first = cells ? ab_json_at(cells->child, key) : NULL;
@@ -92,9 +76,10 @@ static bool varies(const cJSON *document, const char *key) {
 
 static void scale_label(const cJSON *cell, char *label, size_t size) {
     char text[AB_TEXT_NUMBER];
-    const cJSON *scale = ab_json_at(cell, "policy.loss_scale");
-    if (cJSON_IsNumber(scale))
-        ab_text_show(label, size, "scale %s", ab_text_scale(text, scale->valuedouble));
+    bool skips;
+    const double scale = ab_plot_fixed_scale(cell, &skips);
+    if (isfinite(scale))
+        ab_text_show(label, size, "scale %s%s", ab_text_scale(text, scale), skips ? ":skip" : "");
     else
         ab_text_show(
             label, size, "%s scale",
@@ -153,6 +138,13 @@ void ab_plot_set_number(FILE *script, const char *name, double value) {
         fprintf(script, "%s = %.10g\n", name, value);
     else
         fprintf(script, "%s = NaN\n", name);
+}
+
+void ab_plot_set_build(FILE *script, const cJSON *document) {
+    char text[AB_BUILD_TEXT], note[AB_BUILD_TEXT + 2] = "";
+    const char *warning = ab_build_warning(ab_json_at(document, "generator"), text);
+    if (warning) ab_text_show(note, sizeof note, "; %s", warning);
+    ab_plot_set_text(script, "build_note", note);
 }
 
 void ab_plot_number(FILE *data, double value) {

@@ -2,6 +2,7 @@
 #include "reports/render/grid.h"
 
 #include "kernels/core/text.h"
+#include "reports/record/build.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/machines.h"
@@ -381,6 +382,12 @@ out:
     return status;
 }
 
+static ab_status add_slow_build(const cJSON *document, ab_grid_lines *lines) {
+    char text[AB_BUILD_TEXT];
+    const char *warning = ab_build_warning(ab_json_at(document, "generator"), text);
+    return warning ? add_line(lines, AB_TONE_WARN, "%s", warning) : AB_OK;
+}
+
 static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
     const cJSON *cell, *cells = ab_json_at(document, "cells");
     int done = 0, count = cJSON_GetArraySize(cells);
@@ -486,6 +493,7 @@ static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_training_details(document, &grid->intro));
     AB_TRY(add_setting(document, &grid->intro));
     AB_TRY(add_machines(document, &grid->intro));
+    AB_TRY(add_slow_build(document, &grid->intro));
     const cell_filter converted = {is_converted, NULL, NULL, NULL};
     AB_TRY(add_about(
         document, grid, &converted, AB_TONE_PLAIN,

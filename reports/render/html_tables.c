@@ -3,6 +3,7 @@
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
+#include "reports/record/build.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/skips.h"
@@ -109,13 +110,15 @@ static best best_cell(const ab_html *h, const ab_cells *cells, const char *key, 
 
 static void best_fact(const ab_html *h, const ab_cells *cells, const char *what, const char *key, double sign,
                       bool timed) {
-    char label[AB_PLOT_LABEL], factor[AB_TEXT_NUMBER];
+    char label[AB_PLOT_LABEL], factor[AB_TEXT_NUMBER], slow[AB_BUILD_TEXT];
     const best b = best_cell(h, cells, key, sign, timed);
     const bool once = timed && ab_json_number(h->document, "config.rounds", 2) == 1;
     if (b.cell)
-        fact(h, what, "%s: %s of O0%s", ab_plot_label(h->document, b.cell, label),
+        fact(h, what, "%s: %s of O0%s%s%s", ab_plot_label(h->document, b.cell, label),
              ab_text_factor(factor, figure(b.cell, key)),
-             once ? " (one timing round: its scatter is not known)" : "");
+             once ? " (one timing round: its scatter is not known)" : "",
+             timed && ab_build_slow(ab_json_at(h->document, "generator"), slow)[0] ? "; " : "",
+             timed ? slow : "");
     else
         fact(h, what, "%s",
              b.within_noise > 0 ? "none beyond noise: the timing rounds overlap those of O0"

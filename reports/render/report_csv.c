@@ -71,6 +71,9 @@ static const column columns[] = {
     {"summary.certificate.passed", "certificate_passed", false},
     {"summary.certificate.reasons", "certificate_reasons", false},
     {"summary.lost_share", NULL, false},
+    {"generator.build_type", "build_type", true},
+    {"generator.flags", "build_flags", true},
+    {"generator.onednn_version", "onednn_version", true},
     {"label", NULL, false}, /* of every cell: ab_cell_label */
 };
 

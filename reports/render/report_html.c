@@ -42,8 +42,11 @@ static void write_header(const ab_html *h, const char *subject) {
     ab_markup_text(h->out, subject);
     fputs("</h1>\n", h->out);
     for (int i = 0; i < h->grid->intro.count; i++) {
-        fputs(h->grid->intro.line[i].tone == AB_TONE_BAD ? "<p class=\"bad\">" : "<p class=\"soft\">",
-              h->out);
+        const ab_tone tone = h->grid->intro.line[i].tone;
+        fprintf(h->out, "<p class=\"%s\">",
+                tone == AB_TONE_BAD    ? "bad"
+                : tone == AB_TONE_WARN ? "warn"
+                                       : "soft");
         ab_markup_text(h->out, h->grid->intro.line[i].text);
         fputs("</p>\n", h->out);
     }

@@ -576,7 +576,7 @@ def network_family(net):
     """What kind of network it is, by its ops."""
     ops = {op["op"] for op in net["ops"]}
     kinds = {
-        "recurrent": ops & {"lstm", "rnn"},
+        "recurrent": ops & {"lstm", "rnn", "gru"},
         "attention": ops & {"scaled_dot_product_attention"} or ops >= {"matmul", "softmax"},
         "reconstruction": not ops & {"cross_entropy"} and ops & {"mse", "bce", "bce_with_logits"},
         "convolutional": ops & {"conv2d"},

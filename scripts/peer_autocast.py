@@ -59,7 +59,8 @@ OPS = {
         for t in x.chunk(3, -1)], is_causal=True).transpose(1, 2).flatten(2),
     "group_norm": lambda x, a: F.group_norm(x, a["num_groups"], P(x.shape[1]), P(x.shape[1])),
     "upsample": lambda x, a: F.interpolate(x, scale_factor=2, mode="nearest"),
-    "lstm": lambda x, a: recurrent(torch.nn.LSTM, x, a), "rnn": lambda x, a: recurrent(torch.nn.RNN, x, a),
+    "lstm": lambda x, a: recurrent(torch.nn.LSTM, x, a), "gru": lambda x, a: recurrent(torch.nn.GRU, x, a),
+    "rnn": lambda x, a: recurrent(torch.nn.RNN, x, a),
     "cross_entropy": lambda x, a: F.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.long)),
 }
 VIEWS = ("_to_copy", "aten.t.", "view", "detach", "transpose", "expand", "unsqueeze", "slice", "split",
@@ -74,7 +75,7 @@ class Seen(TorchDispatchMode):
 
     def __init__(self, op):
         super().__init__()
-        self.products = op in ("lstm", "rnn")
+        self.products = op in ("lstm", "gru", "rnn")
 
     def __enter__(self):
         self.formats = None
@@ -168,7 +169,8 @@ def cases():
               {"name": "gn", "op": "group_norm", "num_groups": 2},
               {"name": "up", "op": "upsample", "scale_factor": 2}, {"name": "flat", "op": "flatten"})
     steps, first = {"shape": [6, 8]}, {"name": "first", "op": "select", "index": 0}
-    for op, extra in (("lstm", {}), ("rnn", {"nonlinearity": "tanh"}), ("rnn", {"nonlinearity": "relu"})):
+    for op, extra in (("lstm", {}), ("gru", {}), ("rnn", {"nonlinearity": "tanh"}),
+                      ("rnn", {"nonlinearity": "relu"})):
         yield net(steps, {"name": "x", "op": op, "hidden_size": 8, **extra}, first)
         yield net(steps, low, {"name": "x", "op": op, "hidden_size": 8, **extra},
                   {"name": "more", "op": op, "hidden_size": 5, **extra}, first)
@@ -220,8 +222,8 @@ def cuda_rules(ops):
     out["cross_entropy"] = "fp32" if both_fp32 else "?"
     # cuDNN's, behind torch.lstm and torch.rnn_*: a wrapper of autocast's own casts to the low format
     assert torch._C._dispatch_has_kernel_for_dispatch_key("aten::_cudnn_rnn", "AutocastCUDA")
-    assert lists["lstm_cell"] == lists["rnn_tanh_cell"] == "low"
-    out["lstm"] = out["rnn"] = "low"
+    assert lists["lstm_cell"] == lists["gru_cell"] == lists["rnn_tanh_cell"] == "low"
+    out["lstm"] = out["gru"] = out["rnn"] = "low"
     out["square"] = lists["pow"]  # torch.square calls pow
     return out
 
@@ -237,7 +239,7 @@ def main():
     a = ap.parse_args()
     torch.set_num_threads(1)
     nets = list(cases())
-    plain = [o for o in OPS if o not in ("cross_entropy", "square", "lstm", "rnn")]
+    plain = [o for o in OPS if o not in ("cross_entropy", "square", "lstm", "gru", "rnn")]
     plain += ["where", "masked_fill", "scale", "permute", "reshape", "mse", "bce_with_logits", "matmul"]
     doc = {"made_by": "scripts/peer_autocast.py", "torch": torch.__version__, "cuda_rules": cuda_rules(plain),
            "cases": [{"net": n, "bf16": run(n, torch.bfloat16),

@@ -50,6 +50,8 @@ typedef enum ab_op_list {
 
 typedef enum ab_op_rule {
     AB_RULE_low,      /* floating inputs and weights are cast to the half format */
+    AB_RULE_low_in,   /* as low, but the result has the format of the input before its cast: torch's gru on
+                         the CPU, whose state begins in that format */
     AB_RULE_fp32,     /* floating inputs are cast to fp32 */
     AB_RULE_fp32_out, /* torch requests an fp32 result (dtype=float32), which casts the input; so here
                        */

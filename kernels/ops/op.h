@@ -137,11 +137,14 @@ typedef struct ab_best_constant {
 
 typedef struct ab_op {
     const char *name;
-    int inputs;          /* fixed number of inputs, or -1: 2 or more */
-    int optional_inputs; /* number of optional inputs after them */
-    bool batch_norm;     /* parameters stay fp32 under keep_batchnorm_fp32 */
-    bool norm;           /* weight and bias are scale and shift: rules for weights do not apply */
-    bool is_loss;        /* output is one fp32 scalar; the last required input, "targets", may be omitted */
+    int inputs;             /* fixed number of inputs, or -1: 2 or more */
+    int optional_inputs;    /* number of optional inputs after them */
+    bool batch_norm;        /* parameters stay fp32 under keep_batchnorm_fp32 */
+    bool norm;              /* weight and bias are scale and shift: rules for weights do not apply */
+    bool out_as_weight;     /* the output has the format of the first parameter, not of the input */
+    const char *mixed_twin; /* of a norm whose parameters must have the input's format: the op that takes
+                               others; NULL: not such a norm */
+    bool is_loss; /* output is one fp32 scalar; the last required input, "targets", may be omitted */
     unsigned integer_inputs; /* bit i: in[i] is int32 (class or token ids) and has no gradient */
     unsigned maybe_integer;  /* bit i: in[i] may be int32 or floating */
     size_t attrs_bytes;

@@ -241,6 +241,35 @@ static void lstm_step_backward(float *dgates, float *dc, const float *dh, const 
     }
 }
 
+static void gru_step(float *sums, float *h, int64_t n) {
+    float *sr = sums, *sz = sums + n, *sn = sums + 2 * n;
+    const float *state = sums + 3 * n;
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        float r = ab_f_sigmoid(sr[k]), z = ab_f_sigmoid(sz[k]), g = ab_tanhf(sn[k] + r * state[k]);
+        h[k] = (1.0f - z) * g + z * h[k];
+        sr[k] = r;
+        sz[k] = z;
+        sn[k] = g;
+    }
+}
+
+static void gru_step_backward(float *const d[2], float *dh, const float *sums, const float *before,
+                              int64_t n) {
+    const float *sr = sums, *sz = sums + n, *sn = sums + 2 * n, *state = sums + 3 * n;
+    float *d_in = d[0], *d_state = d[1];
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        float r = sr[k], z = sz[k], g = sn[k], by_n = dh[k] * (1.0f - z) * ((1.0f - g) * (1.0f + g));
+        float by_r = by_n * state[k] * (r * (1.0f - r)), by_z = dh[k] * (before[k] - g) * (z * (1.0f - z));
+        d_in[k] = d_state[k] = by_r;
+        d_in[n + k] = d_state[n + k] = by_z;
+        d_in[2 * n + k] = by_n;
+        d_state[2 * n + k] = by_n * r;
+        dh[k] *= z;
+    }
+}
+
 /* ---- dropout --------------------------------------------------------------------------------- */
 
 enum { PHILOX_BLOCKS = 64 }; /* Philox blocks per call */
@@ -312,4 +341,6 @@ const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX) = {.exp = exp_map,
                                                         .channel_gradient = channel_gradient,
                                                         .lstm_step = lstm_step,
                                                         .lstm_step_backward = lstm_step_backward,
+                                                        .gru_step = gru_step,
+                                                        .gru_step_backward = gru_step_backward,
                                                         .dropout = dropout};

@@ -85,6 +85,14 @@ typedef struct ab_vec_math {
     void (*lstm_step_backward)(float *dgates, float *dc, const float *dh, const float *gates,
                                const float *before, const float *c, int64_t n);
 
+    /* One GRU step for one sample. sums [4, n]: pre-activations of r, z and n without what the state adds to
+     * n, and that; activations of r, z and n out. h: hidden state, in and out. */
+    void (*gru_step)(float *sums, float *h, int64_t n);
+    /* d[0], d[1] [3, n]: gradients of the sums r, z, n by the input's side, and by the hidden state's, from
+     * dh, which becomes the part of the previous state's gradient that comes through z. */
+    void (*gru_step_backward)(float *const d[2], float *dh, const float *sums, const float *before,
+                              int64_t n);
+
     /* out = x * mask / (1 - p) for elements [first, first + n) of a tensor; out may be x */
     void (*dropout)(float *out, const float *x, const ab_dropout *dropout, int64_t first, int64_t n);
 } ab_vec_math;

@@ -4,7 +4,8 @@
  * that products stay finite.
  *
  * gates = W_ih x + W_hh h + biases. rnn: h = f(gates). lstm, gates i f g o: c = s(f) c' + s(i) tanh(g), h =
- * s(o) tanh(c). */
+ * s(o) tanh(c). gru, gates r z n: in n the state's part, W_hn h + b_hn, is multiplied by s(r); h = (1 - s(z))
+ * tanh(n) + s(z) h'. */
 #include "probes/element64/element64.h"
 
 #include <stdlib.h>
@@ -13,12 +14,30 @@
 
 enum { MOST_ELEMENTS = 8 }; /* budget of one call, in elements */
 
-enum { W_IN, W_HIDDEN, BIAS, X, GATES, CELLS, MADE, READ, DGATES, DHIDDEN, DCELL, ARRAYS };
+/* Of gru: PARTS, the state's part of n; DSTATE, the gates' gradients as the state sees them (of the others:
+ * DGATES); DCELL, the state's gradient through z. */
+enum {
+    W_IN,
+    W_HIDDEN,
+    BIAS,
+    STATE_BIAS,
+    X,
+    GATES,
+    CELLS,
+    PARTS,
+    MADE,
+    READ,
+    DGATES,
+    DSTATE,
+    DHIDDEN,
+    DCELL,
+    ARRAYS
+};
 
 typedef struct recurrence {
     const ab_op_run *run;
     int64_t batch, steps, features, hidden, width; /* width: gates of a step */
-    bool lstm, relu;
+    bool lstm, gru, relu;
     double *array[ARRAYS]; /* weights; then of one sample: [steps, ...], DHIDDEN and DCELL of one step */
     double *largest;       /* [steps]: magnitude summed in a step, or in the steps it depends on */
 } recurrence;
@@ -31,10 +50,11 @@ static recurrence recurrence_of(const ab_op_run *run) {
                     .batch = in->dim[0],
                     .steps = in->dim[1],
                     .features = in->dim[2],
-                    .lstm = run->op == &ab_op_lstm};
+                    .lstm = run->op == &ab_op_lstm,
+                    .gru = run->op == &ab_op_gru};
     r.hidden = ab_integer64(run, "hidden_size");
-    r.width = (r.lstm ? 4 : 1) * r.hidden;
-    r.relu = !r.lstm && ab_integer64(run, "nonlinearity") != 0;
+    r.width = (r.lstm ? 4 : r.gru ? 3 : 1) * r.hidden;
+    r.relu = run->op == &ab_op_rnn && ab_integer64(run, "nonlinearity") != 0;
     return r;
 }
 
@@ -42,16 +62,26 @@ static void read_all(const ab_tensor *tensor, int64_t from, int64_t n, double *t
     for (int64_t i = 0; i < n; i++) to[i] = ab_read64(tensor, from + i);
 }
 
+/* Whether the state's part of a gate is kept apart. */
+static bool is_apart(const recurrence *r, int64_t u) { return r->gru && u >= 2 * r->hidden; }
+
+static double *bias_of(const recurrence *r, int param, int64_t u) {
+    return param == 3 && is_apart(r, u) ? &r->array[STATE_BIAS][u - 2 * r->hidden] : &r->array[BIAS][u];
+}
+
 static bool open_recurrence(recurrence *r) {
     const int64_t states = r->steps * r->hidden, gates = r->steps * r->width;
     const int64_t size[ARRAYS] = {r->width * r->features,
                                   r->width * r->hidden,
                                   r->width,
+                                  r->hidden,
                                   r->steps * r->features,
                                   gates,
                                   states,
                                   states,
                                   states,
+                                  states,
+                                  gates,
                                   gates,
                                   r->hidden,
                                   r->hidden};
@@ -65,7 +95,8 @@ static bool open_recurrence(recurrence *r) {
     read_all(param[0], 0, size[W_IN], r->array[W_IN]);
     read_all(param[1], 0, size[W_HIDDEN], r->array[W_HIDDEN]);
     for (int i = 2; i < 4 && param[i]; i++)
-        for (int64_t u = 0; u < r->width; u++) r->array[BIAS][u] += ab_read64(param[i], u);
+        for (int64_t u = 0; u < r->width; u++) *bias_of(r, i, u) += ab_read64(param[i], u);
+    if (!r->gru) r->array[DSTATE] = r->array[DGATES];
     return true;
 }
 
@@ -80,24 +111,45 @@ static void add_products(ab_element64 *sum, const double *a, const double *b, in
 
 static double logistic(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
 
+static void add_state(const recurrence *r, int64_t t, int64_t u, ab_element64 *sum) {
+    if (t > 0)
+        add_products(sum, r->array[READ] + (t - 1) * r->hidden, r->array[W_HIDDEN] + u * r->hidden, 1,
+                     r->hidden);
+}
+
+/* gru: s(r) times the state's part of n. */
+static void add_part(const recurrence *r, int64_t t, int64_t u, ab_element64 *sum) {
+    const int64_t k = u - 2 * r->hidden;
+    ab_element64 part = {.value = r->array[STATE_BIAS][k]};
+    add_state(r, t, u, &part);
+    r->array[PARTS][t * r->hidden + k] = part.value;
+    ab_track_max64(sum, part.largest);
+    ab_add64(sum, r->array[GATES][t * r->width + k] * part.value);
+}
+
 /* Applies the gate functions to the sums of a step. */
 static void add_up_gates(const recurrence *r, int64_t t) {
     for (int64_t u = 0; u < r->width; u++) {
         ab_element64 sum = {.value = r->array[BIAS][u]};
         add_products(&sum, r->array[X] + t * r->features, r->array[W_IN] + u * r->features, 1, r->features);
-        if (t > 0)
-            add_products(&sum, r->array[READ] + (t - 1) * r->hidden, r->array[W_HIDDEN] + u * r->hidden, 1,
-                         r->hidden);
-        const bool is_g = r->lstm && u / r->hidden == 2;
-        r->array[GATES][t * r->width + u] = !r->lstm ? sum.value
-                                            : is_g   ? tanh(sum.value)
-                                                     : logistic(sum.value);
+        if (is_apart(r, u))
+            add_part(r, t, u, &sum);
+        else
+            add_state(r, t, u, &sum);
+        const bool is_tanh = r->width > r->hidden && u / r->hidden == 2;
+        r->array[GATES][t * r->width + u] = r->width == r->hidden ? sum.value
+                                            : is_tanh             ? tanh(sum.value)
+                                                                  : logistic(sum.value);
         r->largest[t] = fmax(r->largest[t], sum.largest);
     }
 }
 
 static double state_of(const recurrence *r, int64_t t, int64_t k) {
     const double *gates = r->array[GATES] + t * r->width;
+    if (r->gru) {
+        const double z = gates[r->hidden + k], before = t > 0 ? r->array[READ][(t - 1) * r->hidden + k] : 0;
+        return (1 - z) * gates[2 * r->hidden + k] + z * before;
+    }
     if (!r->lstm) return r->relu ? (gates[k] < 0 ? 0 : gates[k]) : tanh(gates[k]);
     double *cell = r->array[CELLS] + t * r->hidden + k;
     *cell = (t > 0 ? gates[r->hidden + k] * cell[-r->hidden] : 0) + gates[k] * gates[2 * r->hidden + k];
@@ -123,6 +175,19 @@ static void run_sample(const recurrence *r, int64_t sample, int64_t last) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
+static void gru_gradient(const recurrence *r, int64_t t, int64_t k) {
+    const int64_t h = r->hidden, at = t * r->width + k;
+    const double *g = r->array[GATES] + at, dh = r->array[DHIDDEN][k];
+    const double before = t > 0 ? r->array[READ][(t - 1) * h + k] : 0, z = g[h], n = g[2 * h];
+    const double by_n = dh * (1 - z) * (1 - n * n);
+    double *d = r->array[DGATES] + at, *d_state = r->array[DSTATE] + at;
+    d[0] = d_state[0] = by_n * r->array[PARTS][t * h + k] * g[0] * (1 - g[0]);
+    d[h] = d_state[h] = dh * (before - n) * z * (1 - z);
+    d[2 * h] = by_n;
+    d_state[2 * h] = by_n * g[0];
+    r->array[DCELL][k] = bounded(dh * z);
+}
+
 /* Gradients of the gate pre-activations of one step from DHIDDEN and DCELL; DCELL is updated to that of the
  * step before. */
 static void gate_gradients(const recurrence *r, int64_t t) {
@@ -131,6 +196,10 @@ static void gate_gradients(const recurrence *r, int64_t t) {
     double *d = r->array[DGATES] + t * r->width, *dc = r->array[DCELL];
     for (int64_t k = 0; k < h; k++) {
         const double dh = r->array[DHIDDEN][k], state = r->array[READ][t * h + k];
+        if (r->gru) {
+            gru_gradient(r, t, k);
+            continue;
+        }
         if (!r->lstm) {
             d[k] = r->relu ? (state > 0 ? dh : 0) : dh * (1 - state * state);
             continue;
@@ -153,8 +222,9 @@ static void run_back(const recurrence *r, int64_t sample) {
         r->largest[t] = last ? 0 : r->largest[t + 1];
         for (int64_t k = 0; k < r->hidden; k++) {
             ab_element64 sum = {.value = ab_read64(dout, (sample * r->steps + t) * r->hidden + k)};
+            if (r->gru) ab_add64(&sum, r->array[DCELL][k]);
             if (!last)
-                add_products(&sum, r->array[DGATES] + (t + 1) * r->width, r->array[W_HIDDEN] + k, r->hidden,
+                add_products(&sum, r->array[DSTATE] + (t + 1) * r->width, r->array[W_HIDDEN] + k, r->hidden,
                              r->width);
             r->array[DHIDDEN][k] = bounded(sum.value);
             r->largest[t] = fmax(r->largest[t], sum.largest);
@@ -175,7 +245,7 @@ static void input_gradient(const recurrence *r, int64_t i, ab_element64 *e) {
 static void add_share(const recurrence *r, int param, int64_t i, ab_element64 *e) {
     const int64_t columns = param == 0 ? r->features : param == 1 ? r->hidden : 1, late = param == 1;
     const double *with = r->array[param == 0 ? X : READ] + i % columns;
-    const double *d = r->array[DGATES] + i / columns;
+    const double *d = r->array[param % 2 ? DSTATE : DGATES] + i / columns;
     for (int64_t t = late; t < r->steps; t++)
         ab_add64(e, d[t * r->width] * (param < 2 ? with[(t - late) * columns] : 1));
     ab_track_max64(e, r->largest[0]);
@@ -227,4 +297,5 @@ static bool several(const ab_op_run *run, int wrote, const int64_t *place, int n
 }
 
 const ab_element64_kind ab_element64_lstm = {.op = &ab_op_lstm, .several = several};
+const ab_element64_kind ab_element64_gru = {.op = &ab_op_gru, .several = several};
 const ab_element64_kind ab_element64_rnn = {.op = &ab_op_rnn, .several = several};

@@ -204,12 +204,24 @@ static moments running_of(const ab_op_run *run, const family *f, double eps) {
 
 static bool evaluated(const ab_op_run *run) { return run->op->batch_norm && !ab_is_training64(run); }
 
+static bool is_centred(const ab_op_run *run) {
+    return run->op != &ab_op_rms_norm && run->op != &ab_op_fused_rms_norm &&
+           run->op != &ab_op_mixed_fused_rms_norm;
+}
+
+/* Whether a fused norm's backward pass has the output and not the input. Training in double keeps both. */
+static bool from_output(const ab_op_run *run) {
+    return run->backward && ab_boolean64(run, "memory_efficient") &&
+           run->io->in[0]->format != &ab_format_stored64;
+}
+
 static moments moments_of(const ab_op_run *run, const family *f) {
     const ab_tensor *x = run->io->in[0];
     ab_element64 sum = {.value = 0}, squares = {.value = 0};
     const double eps = ab_number64(run, "eps");
-    const bool centred = run->op != &ab_op_rms_norm;
+    const bool centred = is_centred(run);
     if (evaluated(run)) return running_of(run, f, eps);
+    if (from_output(run)) return (moments){0, ab_read64(run->io->saved[0], f->begin / f->count), 0};
     for (int64_t k = 0; centred && k < f->count; k++) ab_add64(&sum, ab_read64(x, member(f, k)));
     const double mean = sum.value / (double)f->count;
     for (int64_t k = 0; k < f->count; k++) {
@@ -230,6 +242,27 @@ static const ab_tensor *trained(const ab_op_run *run, int which) {
 static double factor_of(const ab_op_run *run, int64_t i) {
     const ab_tensor *weight = trained(run, 0);
     return weight ? ab_read64(weight, i % ab_last_dim64(run->io->in[0])) : 1;
+}
+
+/* What a fused norm takes for the weight in the input's gradient: at least eps in magnitude. */
+static double pull_of(const ab_op_run *run, int64_t i) {
+    const ab_tensor *weight = trained(run, 0);
+    const double factor = factor_of(run, i);
+    if (!weight || !ab_attr64(run, "memory_efficient")) return factor;
+    const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+    const double least = ab_format_round(weight->format, &nearest, ab_number64(run, "eps"));
+    return fabs(factor) < least ? copysign(least, factor < 0 ? -1 : 1) : factor;
+}
+
+/* The output minus the bias. */
+static double unbiased(const ab_op_run *run, int64_t i) {
+    const ab_tensor *bias = trained(run, 1);
+    return ab_read64(run->io->out, i) - (bias ? ab_read64(bias, i % ab_last_dim64(run->io->in[0])) : 0);
+}
+
+static double normalised(const ab_op_run *run, const moments *m, int64_t i) {
+    if (from_output(run)) return unbiased(run, i) / pull_of(run, i);
+    return (ab_read64(run->io->in[0], i) - m->mean) * m->rstd;
 }
 
 /* Values shared by the elements of one family; cached in a table by their start, or recomputed. */
@@ -255,21 +288,22 @@ static void forward_element(const ab_op_run *run, int64_t i, const family *f, sh
 
 /* Sums of g, and of g xhat. */
 static void sums_shared(const ab_op_run *run, const family *f, const moments *m, shared *s) {
-    const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
+    const ab_tensor *dout = run->io->dout;
     if (s->sums_known) return;
     s->sum = s->product = (ab_element64){.value = 0};
     for (int64_t k = 0; k < f->count; k++) {
         const int64_t j = member(f, k);
         const double g = ab_read64(dout, j) * factor_of(run, j);
         ab_add64(&s->sum, g);
-        ab_add64(&s->product, g * (ab_read64(x, j) - m->mean) * m->rstd);
+        ab_add64(&s->product,
+                 from_output(run) ? ab_read64(dout, j) * unbiased(run, j) : g * normalised(run, m, j));
     }
     s->sums_known = true;
 }
 
 /* rstd (g - mean of g - xhat mean of g xhat), g: dout times the affine weight. */
 static void by_input(const ab_op_run *run, int64_t i, const family *f, shared *s, ab_element64 *e) {
-    const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
+    const ab_tensor *dout = run->io->dout;
     const moments m = moments_shared(run, f, s);
     if (evaluated(run)) {
         ab_add64(e, m.rstd * ab_read64(dout, i) * factor_of(run, i));
@@ -277,9 +311,9 @@ static void by_input(const ab_op_run *run, int64_t i, const family *f, shared *s
     }
     sums_shared(run, f, &m, s);
     ab_track_max64(e, fmax(fmax(m.largest, s->sum.largest), s->product.largest));
-    const double n = (double)f->count, xhat = (ab_read64(x, i) - m.mean) * m.rstd;
-    const double centre = run->op == &ab_op_rms_norm ? 0 : s->sum.value / n;
-    e->value = m.rstd * (ab_read64(dout, i) * factor_of(run, i) - centre - xhat * s->product.value / n);
+    const double n = (double)f->count, xhat = normalised(run, &m, i);
+    const double centre = is_centred(run) ? s->sum.value / n : 0;
+    e->value = m.rstd * (ab_read64(dout, i) * pull_of(run, i) - centre - xhat * s->product.value / n);
 }
 
 static void by_parameter(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
@@ -291,7 +325,7 @@ static void by_parameter(const ab_op_run *run, int wrote, int64_t i, ab_element6
         const family f = family_of(run, j);
         if (f.count != known.count || f.begin != known.begin) m = moments_of(run, &f);
         known = f;
-        const double xhat = wrote == AB_WROTE_DPARAM ? (ab_read64(x, j) - m.mean) * m.rstd : 1;
+        const double xhat = wrote == AB_WROTE_DPARAM ? normalised(run, &m, j) : 1;
         ab_add64(e, ab_read64(dout, j) * xhat);
     }
 }
@@ -320,6 +354,13 @@ static bool norm_several(const ab_op_run *run, int wrote, const int64_t *place, 
 
 const ab_element64_kind ab_element64_layer_norm = {.op = &ab_op_layer_norm, .several = norm_several};
 const ab_element64_kind ab_element64_rms_norm = {.op = &ab_op_rms_norm, .several = norm_several};
+const ab_element64_kind ab_element64_fused_layer_norm = {.op = &ab_op_fused_layer_norm,
+                                                         .several = norm_several};
+const ab_element64_kind ab_element64_mixed_fused_layer_norm = {.op = &ab_op_mixed_fused_layer_norm,
+                                                               .several = norm_several};
+const ab_element64_kind ab_element64_fused_rms_norm = {.op = &ab_op_fused_rms_norm, .several = norm_several};
+const ab_element64_kind ab_element64_mixed_fused_rms_norm = {.op = &ab_op_mixed_fused_rms_norm,
+                                                             .several = norm_several};
 const ab_element64_kind ab_element64_group_norm = {.op = &ab_op_group_norm, .several = norm_several};
 const ab_element64_kind ab_element64_batch_norm2d = {.op = &ab_op_batch_norm2d, .several = norm_several};
 const ab_element64_kind ab_element64_batch_norm1d = {.op = &ab_op_batch_norm1d, .several = norm_several};

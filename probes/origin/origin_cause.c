@@ -32,9 +32,9 @@ static ab_origin_cause classify(const ab_element64 *e, double limit, double accu
 }
 
 static double accumulator_limit(const ab_origin *o, const ab_op_run *run) {
-    static const ab_op *const products[] = {&ab_op_linear, &ab_op_conv2d,
-                                            &ab_op_matmul, &ab_op_scaled_dot_product_attention,
-                                            &ab_op_lstm,   &ab_op_rnn};
+    static const ab_op *const products[] = {
+        &ab_op_linear, &ab_op_conv2d, &ab_op_matmul, &ab_op_scaled_dot_product_attention,
+        &ab_op_lstm,   &ab_op_rnn,    &ab_op_gru};
     const bool own = run->exec && run->exec->accumulate_half; /* of this op */
     for (size_t i = 0; i < AB_COUNT_OF(products) && (own || o->accumulate); i++)
         if (run->op == products[i] && run->io->out->format != &ab_format_fp32)

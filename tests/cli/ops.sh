@@ -26,7 +26,7 @@ while read -r op; do
     examples=$((examples + 1))
 done <ops
 checks=$((checks + 1))
-[ "$examples" -ge 54 ] || fail "$examples examples"
+[ "$examples" -ge 58 ] || fail "$examples examples"
 run help convd2
 expect_rc 2 "a misspelt op"
 expect_text err "did you mean 'conv2d'?" "a misspelt op"

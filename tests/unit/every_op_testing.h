@@ -34,7 +34,11 @@ static const char eo_number_ops[] =
     "{\"name\": \"scale\", \"op\": \"scale\", \"factor\": 0.5}, {\"name\": \"gelu\", \"op\": \"gelu\"}, "
     "{\"name\": \"sigmoid\", \"op\": \"sigmoid\"}, {\"name\": \"drop\", \"op\": \"dropout\", \"p\": 0.25}, "
     "{\"name\": \"ln\", \"op\": \"layer_norm\"}, {\"name\": \"rms\", \"op\": \"rms_norm\"}, "
-    "{\"name\": \"where\", \"op\": \"where\", \"in\": [\"drop\", \"rms\", \"ln\"]}, "
+    "{\"name\": \"fln\", \"op\": \"fused_layer_norm\", \"memory_efficient\": true}, "
+    "{\"name\": \"mfln\", \"op\": \"mixed_fused_layer_norm\"}, "
+    "{\"name\": \"frms\", \"op\": \"fused_rms_norm\"}, "
+    "{\"name\": \"mfrms\", \"op\": \"mixed_fused_rms_norm\", \"memory_efficient\": true}, "
+    "{\"name\": \"where\", \"op\": \"where\", \"in\": [\"drop\", \"mfrms\", \"ln\"]}, "
     "{\"name\": \"shape\", \"op\": \"reshape\", \"shape\": [0, 4, 3]}, "
     "{\"name\": \"perm\", \"op\": \"permute\", \"dims\": [0, 2, 1]}, "
     "{\"name\": \"trans\", \"op\": \"transpose\", \"dim0\": 1, \"dim1\": 2}, "
@@ -73,7 +77,7 @@ static const char eo_token_net[] =
     "{\"name\": \"qkv\", \"op\": \"linear\", \"out_features\": 24}, "
     "{\"name\": \"sdpa\", \"op\": \"scaled_dot_product_attention\", \"num_heads\": 2, \"is_causal\": true}, "
     "{\"name\": \"lstm\", \"op\": \"lstm\", \"hidden_size\": 8}, {\"name\": \"rnn\", \"op\": \"rnn\", "
-    "\"hidden_size\": 8}, "
+    "\"hidden_size\": 8}, {\"name\": \"gru\", \"op\": \"gru\", \"hidden_size\": 8}, "
     "{\"name\": \"head\", \"op\": \"linear\", \"out_features\": 11}, {\"name\": \"ce\", \"op\": "
     "\"cross_entropy\"}]}";
 

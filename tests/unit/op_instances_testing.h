@@ -64,6 +64,7 @@ static const char oi_token_net[] =
     "{\"name\": \"lstm\", \"op\": \"lstm\", \"hidden_size\": 5, \"bias\": false}, {\"name\": \"rnn\", "
     "\"op\": \"rnn\", "
     "\"hidden_size\": 7, \"nonlinearity\": \"relu\"}, "
+    "{\"name\": \"gru\", \"op\": \"gru\", \"hidden_size\": 6, \"bias\": false}, "
     "{\"name\": \"norm\", \"op\": \"layer_norm\", \"elementwise_affine\": false}, "
     "{\"name\": \"first\", \"op\": \"mean\"}, "
     "{\"name\": \"head\", \"op\": \"linear\", \"out_features\": 11, \"in\": \"word\"}, {\"name\": \"ce\", "

@@ -116,6 +116,8 @@ static ab_op_rule rule_of(const compiler *c, const ab_net_op *op) {
                                                  : AB_RULE_follow;
 }
 
+static bool is_low(ab_op_rule rule) { return rule == AB_RULE_low || rule == AB_RULE_low_in; }
+
 /* apex keeps batch norms in fp32 only if they are affine. */
 static bool keeps_fp32(const compiler *c, const ab_net_op *op) {
     const ab_policy *policy = &c->plan->policy;
@@ -147,7 +149,7 @@ static const ab_format *op_format(const compiler *c, const ab_net_op *op, ab_par
     bool moves = op->op->batch_norm && !ab_net_op_frozen(op);
     if (own_format(c, op) && !moves) return own_format(c, op);
     if (kind == AB_PARAM_BUFFER || own_format(c, op)) return stored;
-    if (rule_of(c, op) == AB_RULE_low) return policy->half;
+    if (is_low(rule_of(c, op))) return policy->half;
     bool read = policy->weights_read_as_half && policy->cast_model_type == AB_CAST_half;
     return read && !keeps_fp32(c, op) ? policy->half : stored;
 }
@@ -330,9 +332,9 @@ static const ab_format *input_format(const compiler *c, const ab_net_op *op, con
     if (op->op->is_loss) return fp32; /* model outputs are cast to fp32, or the loss is on the fp32 list */
     if (own_format(c, op)) return own_format(c, op);
     if (op->outside && policy->cast_model_type != AB_CAST_none) return fp32; /* likewise */
-    if (rule == AB_RULE_low) return policy->half;
+    if (is_low(rule)) return policy->half;
     if (rule == AB_RULE_fp32 || rule == AB_RULE_fp32_out) return fp32;
-    if (ab_op_class_at(op->op_row) == AB_CLASS_low && op->params)
+    if ((ab_op_class_at(op->op_row) == AB_CLASS_low || op->op->mixed_twin) && op->params)
         return layers_cast(policy) ? op_format(c, op, AB_PARAM_WEIGHT) : NULL;
     const bool promotes = ab_op_class_at(op->op_row) == AB_CLASS_promote;
     if (promotes && op->params && policy->layers) return op_format(c, op, AB_PARAM_WEIGHT);
@@ -399,13 +401,25 @@ static int tensor_of(const compiler *c, int net_value) {
     return net_value == AB_NET_TARGETS ? c->plan->targets : c->value[net_value];
 }
 
-/* torch rejects a half input with fp32 weights; normalisations accept both. */
+/* apex's fused norms read the parameters as if they had the input's format, and so reject others
+ * (NVIDIA/apex issues 760 and 1379). */
+static ab_status refuse_mixed_norm(const compiler *c, const ab_net_op *op, const ab_format *input,
+                                   const ab_format *used) {
+    return ab_fail(AB_CONFIG,
+                   "%s:%d: op '%s' (%s): refused under %s with %s input and %s parameters, as apex refuses "
+                   "it; use %s, which takes both",
+                   c->plan->net->path, op->line, op->name, op->op->name, c->plan->policy.level, input->name,
+                   used->name, op->op->mixed_twin);
+}
+
+/* torch rejects a half input with fp32 weights; normalisations accept both, but apex's fused ones. */
 static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *input = plan->tensor[node->in[0]].format;
     if (!input || role_format(c, op, AB_LAYER_WEIGHTS)) return AB_OK; /* ids work with any table */
     for (int i = 0; i < node->params; i++) {
         const ab_format *used = plan->tensor[plan->param[node->first_param + i].used].format;
+        if (used != input && op->op->mixed_twin) return refuse_mixed_norm(c, op, input, used);
         if (used != input && !op->op->norm)
             return ab_fail(AB_CONFIG,
                            "%s:%d: op '%s' (%s): its input is %s and its %s is %s; they must agree",
@@ -415,12 +429,15 @@ static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_
     return AB_OK;
 }
 
-/* The format of the first floating input; ops that read only ids have the format of their weights. */
+/* The format of the first floating input; ops that read only ids, and those that say so, have the format of
+ * their weights. */
 static const ab_format *output_format(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *own = role_format(c, op, AB_LAYER_FORWARD);
     if (own || (op->op->is_loss && !losses_follow(&plan->policy))) return own ? own : fp32;
-    for (int i = 0; i < node->inputs; i++)
+    const ab_format *given = plan->tensor[tensor_of(c, op->input[0])].format;
+    if (rule_of(c, op) == AB_RULE_low_in && given && !own_format(c, op)) return given;
+    for (int i = 0; i < node->inputs && !op->op->out_as_weight; i++)
         if (plan->tensor[node->in[i]].format) return plan->tensor[node->in[i]].format;
     return node->params ? plan->tensor[plan->param[node->first_param].used].format : fp32;
 }

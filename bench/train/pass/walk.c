@@ -34,9 +34,9 @@ static void wire_node(ab_walk *walk, int n) {
 static bool differ(const ab_tensor *a, const ab_tensor *b) { return a && b && a->format != b->format; }
 
 /* The tensor whose format the result gets if no user decides: the first floating-point input, else the
- * weights. */
+ * weights, or these at once for an op that says so. */
 static const ab_tensor *format_source(const ab_op_io *io) {
-    for (int i = 0; i < AB_MAX_INPUTS && io->in[i]; i++)
+    for (int i = 0; i < AB_MAX_INPUTS && io->in[i] && !io->op->out_as_weight; i++)
         if (io->in[i]->format) return io->in[i];
     return io->param[0];
 }

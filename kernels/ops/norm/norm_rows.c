@@ -2,25 +2,31 @@
  * over a cached row), which avoids cancellation for a large mean. */
 #include "kernels/ops/norm/norm_rows.h"
 
+#include "kernels/format/convert.h"
+
 #include <math.h>
 #include <string.h>
 
 enum { FP32_ROWS = 32 }; /* rows per fp32 sum of parameter gradients */
 
-/* Workspace: weight and bias as fp32; per chunk fp32 and double sums of both gradients. */
+enum { PARAMS = 3 }; /* rows of parameters in the workspace */
+
+/* Workspace: weight, bias and the weight of the input's gradient as fp32; per chunk fp32 and double sums of
+ * both gradients, and a row of normalised values. */
 typedef struct shared {
     const ab_norm_rows *norm;
-    float *weight, *bias; /* bias NULL if absent */
+    const ab_format *stored;     /* of the output */
+    float *weight, *bias, *pull; /* bias NULL if absent */
     char *sums;
     size_t sums_bytes, fixed_bytes;
 } shared;
 
 static size_t sums_bytes(int64_t n) {
-    return 2 * ab_floats_bytes(n) + 2 * ab_aligned((size_t)n * sizeof(double));
+    return 3 * ab_floats_bytes(n) + 2 * ab_aligned((size_t)n * sizeof(double));
 }
 
 static size_t fixed_bytes(const ab_row_split *s) {
-    return 2 * ab_floats_bytes(s->n) + (size_t)s->chunks * sums_bytes(s->n);
+    return PARAMS * ab_floats_bytes(s->n) + (size_t)s->chunks * sums_bytes(s->n);
 }
 
 static size_t workspace_of(const ab_shape *shape) {
@@ -36,18 +42,35 @@ ab_status ab_norm_rows_prepare(const ab_exec *exec, ab_op_io *io, size_t *worksp
     return AB_OK;
 }
 
+static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+
 static void copy_param(float *to, const ab_tensor *param, int64_t n, float otherwise) {
     const float *view = param ? ab_view_f32(param, to) : NULL;
     for (int64_t i = 0; i < n; i++) to[i] = view ? view[i] : otherwise;
 }
 
-static shared start(const ab_exec *exec, const ab_row_split *s, const ab_norm_rows *norm) {
+/* apex: a weight of a magnitude below eps, rounded to the weight's format, counts as that. */
+static void clamp_weights(const ab_norm_rows *norm, float *pull, const float *weight, int64_t n) {
+    const bool clamps = norm->fused && norm->weight;
+    const float least = clamps ? (float)ab_format_round(norm->weight->format, &nearest, norm->eps) : 0.0f;
+    for (int64_t i = 0; i < n; i++) {
+        const bool small = clamps && fabsf(weight[i]) < least;
+        pull[i] = !small ? weight[i] : weight[i] >= 0.0f ? least : -least;
+    }
+}
+
+static shared start(const ab_exec *exec, const ab_op_io *io, const ab_row_split *s,
+                    const ab_norm_rows *norm) {
+    const size_t row = ab_floats_bytes(s->n) / sizeof(float);
     shared w = {.norm = norm, .sums_bytes = sums_bytes(s->n), .fixed_bytes = fixed_bytes(s)};
+    w.stored = io->out ? io->out->format : NULL;
     w.weight = exec->workspace;
-    w.bias = norm->bias ? w.weight + ab_floats_bytes(s->n) / sizeof(float) : NULL;
-    w.sums = (char *)exec->workspace + 2 * ab_floats_bytes(s->n);
+    w.bias = norm->bias ? w.weight + row : NULL;
+    w.pull = w.weight + 2 * row;
+    w.sums = (char *)(w.weight + PARAMS * row);
     copy_param(w.weight, norm->weight, s->n, 1.0f);
     if (w.bias) copy_param(w.bias, norm->bias, s->n, 0.0f);
+    clamp_weights(norm, w.pull, w.weight, s->n);
     return w;
 }
 
@@ -68,6 +91,17 @@ static ab_row_norm measure(const ab_norm_rows *norm, const float *x, int64_t n) 
     return of;
 }
 
+/* The arithmetic of apex's kernels: in the output's format after the normalisation. */
+static void normalise_staged(const shared *w, float *out, const float *x, const ab_row_norm *of, int64_t n) {
+    for (int64_t i = 0; i < n; i++) out[i] = (x[i] - of->mean) * of->rstd;
+    if (!w->norm->weight) return;
+    ab_round_array(out, w->stored, &nearest, n);
+    for (int64_t i = 0; i < n; i++) out[i] *= w->weight[i];
+    if (!w->bias) return;
+    ab_round_array(out, w->stored, &nearest, n);
+    for (int64_t i = 0; i < n; i++) out[i] += w->bias[i];
+}
+
 static void forward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float *out, const float *x,
                         const float *unused) {
     const shared *w = p->self;
@@ -76,12 +110,15 @@ static void forward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float 
     (void)unused;
     if (w->norm->mean) ((float *)w->norm->mean->data)[row] = of.mean;
     if (w->norm->rstd) ((float *)w->norm->rstd->data)[row] = of.rstd;
-    ab_vec_math_get()->row_normalise(out, x, &of, w->weight, w->bias, p->split.n);
+    if (w->norm->fused)
+        normalise_staged(w, out, x, &of, p->split.n);
+    else
+        ab_vec_math_get()->row_normalise(out, x, &of, w->weight, w->bias, p->split.n);
 }
 
 void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm) {
     ab_row_split s = ab_row_split_of(&io->in[0]->shape);
-    shared w = start(exec, &s, norm);
+    shared w = start(exec, io, &s, norm);
     ab_row_pass p = {exec, s, io->in[0], NULL, io->out, w.fixed_bytes, &w, forward_row};
     ab_row_pass_run(&p);
 }
@@ -90,7 +127,7 @@ void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm
 
 /* Parameter gradient sums of one chunk: [0] weight, [1] bias. */
 typedef struct chunk_sums {
-    float *few[2];
+    float *few[2], *xhat; /* xhat: of one row */
     double *all[2];
 } chunk_sums;
 
@@ -102,6 +139,7 @@ static chunk_sums sums_of(const shared *w, int64_t n, int64_t chunk) {
         s.few[i] = (float *)(void *)(memory + i * few);
         s.all[i] = (double *)(void *)(memory + 2 * few + i * all);
     }
+    s.xhat = (float *)(void *)(memory + 2 * few + 2 * all);
     return s;
 }
 
@@ -110,6 +148,23 @@ static void move_on(const chunk_sums *s, int64_t n) {
         for (int64_t c = 0; c < n; c++) s->all[i][c] += (double)s->few[i][c];
         memset(s->few[i], 0, (size_t)n * sizeof(float));
     }
+}
+
+/* From the stored output: normalised values to s->xhat, sums as row_gradient_sums. */
+static void sums_from_output(const shared *w, const chunk_sums *s, const float *y, const float *dy,
+                             double sum[2], int64_t n) {
+    const ab_vec_math *vec = ab_vec_math_get();
+    for (int64_t i = 0; i < n; i++) s->xhat[i] = y[i] - (w->bias ? w->bias[i] : 0.0f);
+    sum[0] = vec->row_dot(dy, w->weight, n);
+    sum[1] = vec->row_dot(dy, s->xhat, n); /* xhat times the weight */
+    for (int64_t i = 0; i < n; i++) s->xhat[i] /= w->pull[i];
+    for (int64_t i = 0; i < n; i++) s->few[0][i] += dy[i] * s->xhat[i];
+    for (int64_t i = 0; i < n; i++) s->few[1][i] += dy[i];
+}
+
+static void gradient_from_output(const shared *w, const chunk_sums *s, float *dx, const float *dy, float rstd,
+                                 const float mean[2], int64_t n) {
+    for (int64_t i = 0; i < n; i++) dx[i] = rstd * ((dy[i] * w->pull[i] - mean[0]) - s->xhat[i] * mean[1]);
 }
 
 static void backward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float *dx, const float *x,
@@ -124,18 +179,24 @@ static void backward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float
     ab_row_norm of = {norm->mean ? ((const float *)norm->mean->data)[row] : 0.0f,
                       ((const float *)norm->rstd->data)[row]};
     double sum[2];
-    if (row == first) memset(s.few[0], 0, w->sums_bytes); /* the four arrays are contiguous */
-    vec->row_gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
+    if (row == first) memset(s.few[0], 0, w->sums_bytes); /* the arrays are contiguous */
+    if (norm->from_output)
+        sums_from_output(w, &s, x, dy, sum, n);
+    else
+        vec->row_gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
     if ((row - first) % FP32_ROWS == FP32_ROWS - 1 || row == last) move_on(&s, n);
-    if (dx)
-        vec->row_gradient(dx, dy, x, &of, w->weight, norm->centred ? (float)(sum[0] / (double)n) : 0.0f,
-                          (float)(sum[1] / (double)n), n);
+    const float mean[2] = {norm->centred ? (float)(sum[0] / (double)n) : 0.0f, (float)(sum[1] / (double)n)};
+    if (dx && norm->from_output)
+        gradient_from_output(w, &s, dx, dy, of.rstd, mean, n);
+    else if (dx)
+        vec->row_gradient(dx, dy, x, &of, w->pull, mean[0], mean[1], n);
 }
 
 void ab_norm_rows_backward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm) {
-    ab_row_split split = ab_row_split_of(&io->in[0]->shape);
-    shared w = start(exec, &split, norm);
-    ab_row_pass p = {exec, split, io->in[0], io->dout, io->din[0], w.fixed_bytes, &w, backward_row};
+    ab_row_split split = ab_row_split_of(&io->dout->shape);
+    shared w = start(exec, io, &split, norm);
+    const ab_tensor *kept = norm->from_output ? io->out : io->in[0];
+    ab_row_pass p = {exec, split, kept, io->dout, io->din[0], w.fixed_bytes, &w, backward_row};
     ab_tensor *gradient[] = {norm->dweight, norm->dbias};
     ab_row_pass_run(&p);
     chunk_sums total = sums_of(&w, split.n, 0);

@@ -1,5 +1,5 @@
-/* Shared by layer_norm and rms_norm: statistics per row (the last dimension), one forward pass, one backward
- * pass that also sums the parameter gradients.
+/* Shared by layer_norm, rms_norm and apex's fused norms: statistics per row (the last dimension), one forward
+ * pass, one backward pass that also sums the parameter gradients.
  *
  * Internal to kernels/. Sums over rows are fp32 for a few rows, then double; chunks of rows are combined in
  * order. */
@@ -11,9 +11,14 @@
 AB_BEGIN_DECLS
 
 /* y = (x - mean) / sqrt(var + eps) * weight + bias. If not centred, mean = 0 and var = mean of x^2. Absent
- * tensors are NULL. */
+ * tensors are NULL.
+ *
+ * fused: as apex's kernels (csrc/layer_norm_cuda_kernel.cu). With a weight, the normalised value, its product
+ * with the weight and the sum with the bias are each rounded to the output's format, and the input's gradient
+ * takes weights of a magnitude below eps as eps. from_output: backward reads out in place of in[0] and
+ * recomputes the normalised value as (out - bias) / weight. */
 typedef struct ab_norm_rows {
-    bool centred;
+    bool centred, fused, from_output;
     double eps;
     const ab_tensor *weight, *bias;
     ab_tensor *dweight, *dbias;

@@ -247,25 +247,14 @@ static void input_gradient(const recurrence *r, int64_t first, int64_t samples) 
     ab_emit(r->exec, din, at * r->features, result, count);
 }
 
-/* Hidden states of the previous step, as read by the gates. */
-static void previous_states(const recurrence *r, int64_t first, int64_t samples) {
-    int64_t h = r->hidden;
-    for (int64_t i = first; i < first + samples; i++) {
-        float *to = r->array[BEFORE] + i * r->steps * h;
-        memset(to, 0, (size_t)h * sizeof(float));
-        for (int64_t t = 1; t < r->steps; t++) {
-            const float *state = ab_read(r->io->out, (i * r->steps + t - 1) * h, h, to + t * h);
-            if (state != to + t * h) memcpy(to + t * h, state, (size_t)h * sizeof(float));
-        }
-    }
-}
-
 static void backward_group(void *argument, int64_t group, int thread) {
     const recurrence *r = argument;
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     float *dc = r->array[CELL] + first * h, *zero = r->array[BEFORE] + first * r->steps * h;
     (void)thread;
-    previous_states(r, first, samples); /* starts with zeros: also the cell state before the first step */
+    ab_recurrent_previous(
+        r->io, first, samples,
+        r->array[BEFORE]); /* starts with zeros: also the cell state before the first step */
     memset(dc, 0, (size_t)(samples * h) * sizeof(float));
     for (int64_t t = r->steps - 1; t >= 0; t--) {
         hidden_gradient(r, first, samples, t);

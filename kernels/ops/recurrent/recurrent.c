@@ -47,15 +47,27 @@ void ab_recurrent_biases(const ab_op_io *io, int64_t n, float *sum, float *other
     }
 }
 
+void ab_recurrent_previous(const ab_op_io *io, int64_t first, int64_t samples, float *before) {
+    const int64_t steps = io->out->shape.dim[1], h = io->out->shape.dim[2];
+    for (int64_t i = first; i < first + samples; i++) {
+        float *to = before + i * steps * h;
+        memset(to, 0, (size_t)h * sizeof(float));
+        for (int64_t t = 1; t < steps; t++) {
+            const float *state = ab_read(io->out, (i * steps + t - 1) * h, h, to + t * h);
+            if (state != to + t * h) memcpy(to + t * h, state, (size_t)h * sizeof(float));
+        }
+    }
+}
+
 /* Rows [first, first + n) of dW = d^T a, summed over all steps of all samples. */
-static void weight_rows(const ab_recurrent_gradients *r, int64_t first, int64_t n, const float *a,
-                        int64_t width, float *dw) {
+static void weight_rows(const ab_recurrent_gradients *r, const float *d, int64_t first, int64_t n,
+                        const float *a, int64_t width, float *dw) {
     ab_gemm g = {.transpose_a = true,
                  .rows = n,
                  .columns = width,
                  .inner = r->rows,
                  .alpha = 1.0f,
-                 .a = r->d + first,
+                 .a = d + first,
                  .lda = r->width,
                  .b = a,
                  .ldb = width,
@@ -64,22 +76,30 @@ static void weight_rows(const ab_recurrent_gradients *r, int64_t first, int64_t 
     ab_gemm_run(&g, r->exec->path, r->half);
 }
 
+static void bias_rows(const ab_recurrent_gradients *r, const float *d, int64_t first, int64_t n,
+                      float *dbias) {
+    for (int64_t k = first; k < first + n; k++) {
+        double sum = 0.0;
+        for (int64_t row = 0; row < r->rows; row++) sum += (double)d[row * r->width + k];
+        dbias[k] = (float)sum;
+    }
+}
+
+static const float *hidden_side(const ab_recurrent_gradients *r) { return r->d_hidden ? r->d_hidden : r->d; }
+
 static void some_outputs(void *argument, int64_t chunk, int thread) {
     const ab_recurrent_gradients *r = argument;
     const int64_t first = chunk * GROUP_OUTPUTS, n = ab_min64(GROUP_OUTPUTS, r->width - first);
     (void)thread;
-    weight_rows(r, first, n, r->x, r->features, r->dw_in);
-    weight_rows(r, first, n, r->before, r->hidden, r->dw_hidden);
-    for (int64_t k = first; k < first + n; k++) {
-        double sum = 0.0;
-        for (int64_t row = 0; row < r->rows; row++) sum += (double)r->d[row * r->width + k];
-        r->dbias[k] = (float)sum;
-    }
+    weight_rows(r, r->d, first, n, r->x, r->features, r->dw_in);
+    weight_rows(r, hidden_side(r), first, n, r->before, r->hidden, r->dw_hidden);
+    bias_rows(r, r->d, first, n, r->dbias);
+    if (r->d_hidden) bias_rows(r, r->d_hidden, first, n, r->dbias_hidden);
 }
 
 void ab_recurrent_weight_gradients(const ab_recurrent_gradients *g, ab_op_io *io) {
     ab_recurrent_gradients job = *g;
-    const float *const from[] = {g->dw_in, g->dw_hidden, g->dbias, g->dbias};
+    const float *const from[] = {g->dw_in, g->dw_hidden, g->dbias, g->d_hidden ? g->dbias_hidden : g->dbias};
     ab_for_chunks(g->rows * g->width, ab_div_up(g->width, GROUP_OUTPUTS), some_outputs, &job);
     for (int i = 0; i < AB_RECURRENT_PARAMS; i++)
         if (io->dparam[i]) ab_emit(g->exec, io->dparam[i], 0, from[i], ab_tensor_count(io->dparam[i]));

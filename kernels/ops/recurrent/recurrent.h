@@ -1,4 +1,4 @@
-/* Shared by rnn and lstm: parameters with torch's names, the sum of the two biases, and the gradients of
+/* Shared by rnn, lstm and gru: parameters with torch's names, the sum of the two biases, and the gradients of
  * weights and biases from the pre-activation (or gate) gradients of all steps. The ops implement the step.
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_RECURRENT_RECURRENT_H
@@ -30,13 +30,19 @@ int64_t ab_recurrent_group(int64_t batch, int64_t group, int64_t *count);
 /* sum[n] = bias_ih + bias_hh, or 0 without biases; `other` is a scratch array of n elements. */
 void ab_recurrent_biases(const ab_op_io *io, int64_t n, float *sum, float *other);
 
+/* before[i], [steps, hidden] for each sample of the batch: the stored hidden states of the previous step,
+ * those of a group of samples. */
+void ab_recurrent_previous(const ab_op_io *io, int64_t first, int64_t samples, float *before);
+
 typedef struct ab_recurrent_gradients {
     const ab_exec *exec;
     const ab_format *half;                 /* accumulate_half */
     int64_t rows, width, features, hidden; /* rows: batch x steps; width: gates x hidden */
     const float *d;                        /* [rows, width]: pre-activation gradients */
+    const float *d_hidden;                 /* the same of what the hidden state adds to them; NULL: d */
     const float *x, *before; /* [rows, features]; [rows, hidden]: hidden states of the previous step */
     float *dw_in, *dw_hidden, *dbias; /* scratch */
+    float *dbias_hidden;              /* scratch, with d_hidden; NULL without */
 } ab_recurrent_gradients;
 
 /* Gradients of weights and biases, written to io->dparam if wanted. */

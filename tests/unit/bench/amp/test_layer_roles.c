@@ -178,7 +178,7 @@ static void weight_gradients_lose_their_rounding_and_nothing_else_moves(void **s
 }
 
 static bool recurs(const ab_net_op *op) {
-    return strcmp(op->op->name, "lstm") == 0 || strcmp(op->op->name, "rnn") == 0;
+    return op->op == &ab_op_lstm || op->op == &ab_op_rnn || op->op == &ab_op_gru;
 }
 
 static int each_role(const ab_net *net, const char *level, ab_layer_role role, char what) {

@@ -175,6 +175,48 @@ static void levels_store_and_read_weights_as_their_frameworks_do(void **state) {
     ab_net_free(net);
 }
 
+/* apex's fused norms: {input, parameters, output} at a level; NULL: refused. */
+static void apexs_norms_have_apexs_formats(void **state) {
+    (void)state;
+    static const struct {
+        const char *level, *op, *formats;
+    } rows[] = {{"O0", "fused_layer_norm", "fff"},
+                {"O1", "fused_layer_norm", NULL},
+                {"O2", "fused_rms_norm", "hhh"},
+                {"O3", "fused_layer_norm", "hhh"},
+                {"torch:autocast", "fused_rms_norm", "hhh"},
+                {"keras:mixed_float16", "fused_layer_norm", "hhh"},
+                {"O0", "mixed_fused_layer_norm", "fff"},
+                {"O1", "mixed_fused_layer_norm", "hff"},
+                {"O1", "mixed_fused_rms_norm", "hff"},
+                {"O2", "mixed_fused_layer_norm", "hhh"},
+                {"torch:autocast", "mixed_fused_layer_norm", "hhh"}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        char text[2048];
+        const char *at = strstr(small, "layer_norm");
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - small), small, rows[i].op,
+                 at + strlen("layer_norm"));
+        ab_net *net = parsed(text);
+        ab_policy policy = policy_of(rows[i].level, fp16, NULL);
+        ab_plan *plan = NULL;
+        const ab_status status = ab_plan_create(net, &policy, 4, 1, &plan);
+        if (!rows[i].formats) {
+            assert_int_equal(status, AB_CONFIG);
+            assert_non_null(strstr(ab_error_message(), "use mixed_fused_layer_norm"));
+        } else {
+            assert_int_equal(status, AB_OK);
+            const ab_plan_node *node = node_of(plan, "ln");
+            const int tensor[] = {node->in[0], plan->param[node->first_param].used, node->out};
+            for (int t = 0; t < 3; t++)
+                if ((plan->tensor[tensor[t]].format == fp32) != (rows[i].formats[t] == 'f'))
+                    fail_msg("%s at %s: tensor %d is not %c", rows[i].op, rows[i].level, t,
+                             rows[i].formats[t]);
+            ab_plan_destroy(plan);
+        }
+        ab_net_free(net);
+    }
+}
+
 /* Running statistics are never copied to half for reading: the copy would be updated and lost. */
 static void running_statistics_are_used_where_they_are_stored(void **state) {
     (void)state;
@@ -361,6 +403,7 @@ int main(void) {
         cmocka_unit_test(autocast_on_the_cpu_is_torchs_op_by_op),
         cmocka_unit_test(autocast_on_cuda_has_the_rules_that_torch_ships),
         cmocka_unit_test(levels_store_and_read_weights_as_their_frameworks_do),
+        cmocka_unit_test(apexs_norms_have_apexs_formats),
         cmocka_unit_test(running_statistics_are_used_where_they_are_stored),
         cmocka_unit_test(every_level_says_where_it_comes_from),
         cmocka_unit_test(enabled_false_is_plain_fp32),

@@ -33,7 +33,8 @@ typedef struct ab_pass_spec {
 typedef struct ab_pass_stored {
     const ab_exec *exec;
     const ab_tensor *src, *dout;
-    ab_tensor *dst; /* not used by backward weights, whose result goes to ab_pass_args.dst */
+    const ab_tensor *weights; /* for a pass that takes_stored_weights */
+    ab_tensor *dst;           /* not used by backward weights, whose result goes to ab_pass_args.dst */
 } ab_pass_stored;
 
 typedef struct ab_pass_args {
@@ -51,10 +52,11 @@ typedef struct ab_pass_args {
 
 typedef struct ab_pass ab_pass;
 struct ab_pass {
-    size_t packed_bytes;     /* size of the weights in the pass's own layout; 0: reads plain weights */
-    size_t scratch_bytes;    /* for run and pack */
-    bool is_reference;       /* propagates inf and NaN correctly: never checked */
-    bool takes_stored;       /* made for spec.stored and able to */
+    size_t packed_bytes;       /* size of the weights in the pass's own layout; 0: reads plain weights */
+    size_t scratch_bytes;      /* for run and pack */
+    bool keeps_nonfinite;      /* propagates inf and NaN correctly: never checked */
+    bool takes_stored;         /* made for spec.stored and able to */
+    bool takes_stored_weights; /* then also weights as they are stored, instead of packed ones */
     bool sums_bias;          /* backward weights also computes the bias gradient; else the caller sums dout */
     char text[AB_PASS_TEXT]; /* implementation, for the record */
     /* Writes weights (torch's layout, the spec's operand format) to packed in the pass's layout. NULL if
@@ -66,6 +68,26 @@ struct ab_pass {
 
 /* Makes a pass, or leaves *pass NULL if the implementation does not support `spec`. */
 typedef ab_status (*ab_pass_maker)(const ab_pass_spec *spec, ab_pass **pass);
+
+/* Values in memory, in their format. */
+typedef struct ab_values {
+    const void *data;
+    const ab_format *format;
+} ab_values;
+
+/* Those of `tensor`, or without one `plain` in `format`. */
+static inline ab_values ab_values_of(const ab_tensor *tensor, const void *plain, const ab_format *format) {
+    return tensor ? (ab_values){tensor->data, tensor->format} : (ab_values){plain, format};
+}
+
+/* Forward products of linear layers with at most 128 rows, for which packing the weights costs more than it
+ * saves.
+ *
+ * Makes a forward pass for fp32 operands and 1x1 images. Otherwise leaves *pass NULL. Every result is summed
+ * in the order of the inner dimension, so bits do not depend on the number of threads.
+ *
+ * Internal to kernels/. */
+AB_MUST_CHECK ab_status ab_few_rows_pass(const ab_pass_spec *spec, ab_pass **pass);
 
 /* Convolution for layers with at most eight result channels (LeNet's first layer, the input gradient of its
  * second), for which oneDNN's kernels are slow.

@@ -205,7 +205,9 @@ static size_t workspace_needed(const product *p, const ab_op_io *io) {
 static bool needs_wide(const product *p, const ab_tensor *weights) {
     for (int k = AB_PASS_FORWARD; k <= AB_PASS_BACKWARD_DATA; k++) {
         const prepared *q = &p->of[k];
-        if (q->pass && q->pass->packed_bytes == 0 && q->operands != weights->format) return true;
+        if (q->pass && q->pass->packed_bytes == 0 && !q->pass->takes_stored_weights &&
+            q->operands != weights->format)
+            return true;
     }
     return false;
 }
@@ -304,7 +306,7 @@ static ab_status run_checked(product *p, ab_pass_kind kind, const ab_op_io *io, 
     bool nonfinite = false;
     args->nonfinite = &nonfinite;
     AB_TRY(pass->run(pass, args));
-    if (pass->is_reference) return AB_OK;
+    if (pass->keeps_nonfinite) return AB_OK;
     ab_product_data data = {.kind = kind,
                             .conv = &p->conv,
                             .in = io->in[0],
@@ -318,16 +320,23 @@ static ab_status run_checked(product *p, ab_pass_kind kind, const ab_op_io *io, 
     return AB_OK;
 }
 
+/* Whether weights, where the pass reads them, and bias are finite. */
+static bool constants_finite(product *p, const ab_op_io *io, const float *bias, bool reads_weights) {
+    return (!reads_weights || weights_finite(p, io)) &&
+           (!bias || ab_values_finite(bias, &ab_format_fp32, p->conv.out_channels));
+}
+
 /* Runs the pass on tensors as stored. *done is false, and what it wrote does not count, if the result would
  * need a check (an operand is not finite) or is to be observed before it is rounded. */
-static ab_status run_stored(product *p, ab_pass_kind kind, const ab_op_io *io, ab_pass_args args,
-                            const ab_pass_stored *stored, bool *done) {
-    const prepared *q = &p->of[kind];
+static ab_status run_stored(product *p, ab_pass_kind kind, const ab_op_io *io, const buffers *b,
+                            ab_pass_args args, const ab_pass_stored *stored, bool *done) {
+    prepared *q = &p->of[kind];
+    const bool reads_weights = kind != AB_PASS_BACKWARD_WEIGHTS;
     bool nonfinite = false;
     *done = false;
     if (!q->converts || !q->pass->takes_stored || stored->exec->observer) return AB_OK;
-    if (kind != AB_PASS_BACKWARD_WEIGHTS && !weights_finite(p, io)) return AB_OK;
-    if (args.bias && !ab_values_finite(args.bias, &ab_format_fp32, p->conv.out_channels)) return AB_OK;
+    if (!q->pass->keeps_nonfinite && !constants_finite(p, io, args.bias, reads_weights)) return AB_OK;
+    if (reads_weights && !q->pass->takes_stored_weights) AB_TRY(pass_weights(p, q, io, b, &args.weights));
     args.stored = stored;
     args.nonfinite = &nonfinite;
     AB_TRY(q->pass->run(q->pass, &args));
@@ -340,14 +349,14 @@ ab_status ab_product_forward(const ab_exec *exec, ab_op_io *io) {
     prepared *q = &p->of[AB_PASS_FORWARD];
     cursor c = {.base = exec->workspace};
     buffers b = forward_buffers(p, io, &c);
-    const ab_pass_stored stored = {.exec = exec, .src = io->in[0], .dst = io->out};
+    const ab_pass_stored stored = {.exec = exec, .src = io->in[0], .weights = io->param[0], .dst = io->out};
     ab_pass_args args = {.bias = io->param[1] ? ab_view_f32(io->param[1], b.bias) : NULL,
                          .dst = ab_target(io->out, 0, b.dst),
                          .scratch = b.scratch};
     bool done;
-    AB_TRY(pass_weights(p, q, io, &b, &args.weights));
-    AB_TRY(run_stored(p, AB_PASS_FORWARD, io, args, &stored, &done));
+    AB_TRY(run_stored(p, AB_PASS_FORWARD, io, &b, args, &stored, &done));
     if (done) return AB_OK;
+    AB_TRY(pass_weights(p, q, io, &b, &args.weights));
     args.src = operand(q, io->in[0], b.src);
     AB_TRY(run_checked(p, AB_PASS_FORWARD, io, &args));
     ab_emit_all(exec, io->out, args.dst);
@@ -371,12 +380,12 @@ static ab_status backward_data(const ab_exec *exec, ab_op_io *io, dout_copy *dou
     product *p = io->state;
     prepared *q = &p->of[AB_PASS_BACKWARD_DATA];
     buffers b = data_buffers(p, io, &c);
-    const ab_pass_stored stored = {.exec = exec, .src = io->dout, .dst = io->din[0]};
+    const ab_pass_stored stored = {.exec = exec, .src = io->dout, .weights = io->param[0], .dst = io->din[0]};
     ab_pass_args args = {.dst = ab_target(io->din[0], 0, b.dst), .scratch = b.scratch};
     bool done;
-    AB_TRY(pass_weights(p, q, io, &b, &args.weights));
-    AB_TRY(run_stored(p, AB_PASS_BACKWARD_DATA, io, args, &stored, &done));
+    AB_TRY(run_stored(p, AB_PASS_BACKWARD_DATA, io, &b, args, &stored, &done));
     if (done) return AB_OK;
+    AB_TRY(pass_weights(p, q, io, &b, &args.weights));
     args.src = dout_operand(q, io, dout);
     AB_TRY(run_checked(p, AB_PASS_BACKWARD_DATA, io, &args));
     ab_emit_all(exec, io->din[0], args.dst);
@@ -396,7 +405,7 @@ static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, dout_copy *
                          .dbias = io->param[1] ? result_place(io->dparam[1], b.bias) : NULL,
                          .scratch = b.scratch};
     bool done;
-    AB_TRY(run_stored(p, AB_PASS_BACKWARD_WEIGHTS, io, args, &stored, &done));
+    AB_TRY(run_stored(p, AB_PASS_BACKWARD_WEIGHTS, io, &b, args, &stored, &done));
     if (!done) {
         args.src = operand(q, io->in[0], b.src);
         args.dout = dout_operand(q, io, dout);

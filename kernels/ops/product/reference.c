@@ -315,7 +315,7 @@ ab_status ab_reference_pass(const ab_pass_spec *spec, ab_pass **pass) {
     r->buffer = buffer_floats(r);
     r->base = (ab_pass){.scratch_bytes = (size_t)(r->threads * BUFFERS) * ab_floats_bytes(r->buffer),
                         .pack = pack,
-                        .is_reference = true,
+                        .keeps_nonfinite = true,
                         .sums_bias = spec->accumulate != NULL,
                         .run = runs[spec->kind],
                         .destroy = destroy};

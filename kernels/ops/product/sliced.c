@@ -60,16 +60,10 @@ static ab_status pack(ab_pass *base, const void *weights, void *packed, void *sc
     return s->slice[0]->pack(s->slice[0], weights, packed, scratch);
 }
 
-/* A whole operand in memory. */
-typedef struct whole {
-    const char *data;
-    const ab_format *format;
-} whole;
-
 typedef struct slice_job {
     const sliced *s;
     const ab_pass_args *args;
-    whole src, dout;
+    ab_values src, dout;
     ab_status status[MAX_SLICES];
     bool finite[MAX_SLICES];
 } slice_job;
@@ -101,8 +95,9 @@ static float *wide_src(const sliced *s, const ab_pass_args *args) {
 /* ---- one slice ------------------------------------------------------------------------------- */
 
 /* n values from `offset` on in the format that the passes read: in place or in `buffer`. */
-static const void *read_values(const sliced *s, const whole *from, int64_t offset, int64_t n, void *buffer) {
-    const char *at = from->data + ab_format_bytes(from->format, offset);
+static const void *read_values(const sliced *s, const ab_values *from, int64_t offset, int64_t n,
+                               void *buffer) {
+    const char *at = (const char *)from->data + ab_format_bytes(from->format, offset);
     if (from->format == s->operands) return at;
     ab_widen(buffer, at, from->format, n);
     return buffer;
@@ -110,7 +105,7 @@ static const void *read_values(const sliced *s, const whole *from, int64_t offse
 
 /* The columns of dout that belong to slice i of the outputs, dense: the library has no fast product of a part
  * of every row. */
-static const void *read_columns(const sliced *s, const whole *dout, int64_t i, char *buffer) {
+static const void *read_columns(const sliced *s, const ab_values *dout, int64_t i, char *buffer) {
     const int64_t width = s->piece[PIECE_DOUT] / s->rows;
     const size_t bytes = ab_format_bytes(s->operands, width);
     for (int64_t row = 0; row < s->rows; row++) {
@@ -143,9 +138,10 @@ static float *take_result(const sliced *s, const ab_pass_args *args, int64_t i) 
 }
 
 /* Whether slice i's share of an operand is finite. */
-static bool share_finite(const sliced *s, const whole *all, int64_t n, int64_t i) {
+static bool share_finite(const sliced *s, const ab_values *all, int64_t n, int64_t i) {
     const int64_t first = n * i / s->slices, end = n * (i + 1) / s->slices;
-    return ab_values_finite(all->data + ab_format_bytes(all->format, first), all->format, end - first);
+    return ab_values_finite((const char *)all->data + ab_format_bytes(all->format, first), all->format,
+                            end - first);
 }
 
 /* Widens, computes and rounds a slice while it is in cache. */
@@ -167,21 +163,13 @@ static void run_slice(void *argument, int64_t i, int thread) {
 
 /* ---- all slices ------------------------------------------------------------------------------ */
 
-static whole whole_of(const ab_tensor *tensor) {
-    return tensor ? (whole){tensor->data, tensor->format} : (whole){0};
-}
-
 static slice_job job_of(const sliced *s, const ab_pass_args *args) {
+    const ab_pass_stored *stored = args->stored;
     slice_job job = {.s = s, .args = args};
-    if (!args->stored) {
-        job.src = (whole){args->src, s->operands};
-        job.dout = (whole){args->dout, s->operands};
-        return job;
-    }
-    job.src = whole_of(args->stored->src);
-    job.dout = whole_of(args->stored->dout);
+    job.src = ab_values_of(stored ? stored->src : NULL, args->src, s->operands);
+    job.dout = ab_values_of(stored ? stored->dout : NULL, args->dout, s->operands);
     if (s->by_outputs && job.src.format != s->operands) /* every slice reads all of it */
-        job.src = (whole){(const char *)ab_view_f32(args->stored->src, wide_src(s, args)), &ab_format_fp32};
+        job.src = (ab_values){ab_view_f32(stored->src, wide_src(s, args)), &ab_format_fp32};
     return job;
 }
 

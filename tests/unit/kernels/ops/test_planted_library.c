@@ -67,7 +67,7 @@ static ab_status make_stand_in(const ab_pass_spec *spec, ab_pass **pass) {
     assert_non_null(s);
     assert_int_equal(ab_reference_pass(spec, &s->honest), AB_OK);
     s->base = *s->honest;
-    s->base.is_reference = false;
+    s->base.keeps_nonfinite = false;
     s->base.pack = s->honest->pack ? pack_stand_in : NULL;
     s->base.run = run_stand_in;
     s->base.destroy = destroy_stand_in;

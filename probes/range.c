@@ -132,6 +132,7 @@ static void report_tensor(const ab_ranges *r, const history *tensor, ab_probe_si
     sink->text(sink, "kind", ab_probe_role_name(about->role));
     sink->boolean(sink, "cast", about->cast);
     ab_range_report(&tensor->range, r->setup.half, &r->columns, r->steps, r->setup.steps, sink);
+    if (AB_SEES_GRADIENTS >> about->role & 1u) ab_range_report_periods(&tensor->range, &r->columns, sink);
     sink->end(sink);
 }
 

@@ -25,6 +25,9 @@ typedef struct ab_range_counts {
     int64_t exponent[AB_CENSUS_EXPONENTS];
 } ab_range_counts;
 
+/* The exponents over time, in periods of AB_PERIOD_COLUMNS columns. */
+enum { AB_PERIODS = 16, AB_PERIOD_COLUMNS = AB_COLUMNS / AB_PERIODS };
+
 /* Statistics of a tensor over the run. */
 typedef struct ab_range_history {
     ab_range_counts total;
@@ -32,6 +35,7 @@ typedef struct ab_range_history {
     int64_t nonzero[AB_COLUMNS], flushed[AB_COLUMNS], overflowed[AB_COLUMNS];
     float largest[AB_COLUMNS];
     double energy[AB_COLUMNS];
+    float period[AB_PERIODS][AB_CENSUS_EXPONENTS]; /* counts by exponent; seven digits beyond 2^24 */
 } ab_range_history;
 
 /* The bins at scale 1. AB_CONFIG for a format with a limit inside a bin (formats narrower than the halfs). */
@@ -55,6 +59,9 @@ double ab_range_margin(const ab_format *half, float largest);
  * known) steps are in the history. */
 void ab_range_report(const ab_range_history *history, const ab_format *half, const ab_columns *columns,
                      int64_t probed, int64_t steps, ab_probe_sink *sink);
+
+/* Writes the key periods: the exponents over time. */
+void ab_range_report_periods(const ab_range_history *history, const ab_columns *columns, ab_probe_sink *sink);
 
 AB_END_DECLS
 

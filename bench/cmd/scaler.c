@@ -1,6 +1,8 @@
-/* `ampbench scaler`: loss scalers run over a pattern of overflows, without training. */
+/* `ampbench scaler`: loss scalers run over a pattern of overflows, or over the gradients of a recorded run,
+ * without training. */
 #include "bench/amp/trace/scale_trace.h"
 #include "bench/cmd/cmd.h"
+#include "bench/cmd/scaler_replay.h"
 #include "kernels/core/number.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
@@ -16,6 +18,7 @@ typedef struct request {
     ab_scaler_config config[AB_TRACE_COLUMNS];
     int dialects;
     const char *overflow, *amax, *layers, *json;
+    ab_replay_request replay;
     const ab_format *half;
     double elements;
     int64_t rows;
@@ -28,6 +31,9 @@ static const char usage[] =
     "usage: ampbench scaler DIALECT[:key=value,...]... --overflow PATTERN|@FILE [--amax PATTERN|@FILE] "
     "[--json FILE]\n"
     "       ampbench scaler adaloss[:key=value,...] --layers FILE [--json FILE]\n"
+    "       ampbench scaler --replay RECORD|LOG... [DIALECT[:key=value,...]]... [--grid KEY=VALUES,...] "
+    "[--json "
+    "FILE]\n"
     "       ampbench scaler DIALECT --help\n"
     "\n"
     "Runs loss scalers, each with its framework's own arithmetic, over a pattern of steps, without training: "
@@ -50,6 +56,17 @@ static const char usage[] =
     "                       deviation and largest magnitude of the unscaled gradient, the same of the "
     "weights, fan-in;\n"
     "                       an empty line ends a step, # begins a comment\n"
+    "  --replay FILE        run them on the gradients of a recorded run, a result document (of ampbench or "
+    "ampprobe) or a\n"
+    "                       log: skips, flushes, energy lost, worst layer; every dialect if none is named; "
+    "exact while\n"
+    "                       steps are taken and skipped as recorded, which is printed; a log's rotated "
+    "files: "
+    "--replay each\n"
+    "  --grid KEY=VALUES    constants to try in every dialect that has them: window=100/2000,init=2^8..2^16\n"
+    "  --cell TEXT          part of the id of the cell to replay (default: the first whose scale may "
+    "change)\n"
+    "  --plot DIR           draw skips against flushes into DIR\n"
     "  --rows N             most rows of the table (default 40; 0: all)\n"
     "  --json FILE          JSON to FILE (- is standard output, in place of the table): {\"dialect\", "
     "\"config\",\n"
@@ -84,8 +101,8 @@ static void print_dialect_help(const ab_scaler_kind *kind) {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static const char *const options[] = {"--overflow", "--amax", "--half", "--elements",
-                                      "--layers",   "--rows", "--json", "--help"};
+static const char *const options[] = {"--overflow", "--amax", "--half",   "--elements", "--layers", "--rows",
+                                      "--json",     "--help", "--replay", "--grid",     "--cell",   "--plot"};
 
 static ab_status parse_positive(const char *name, const char *text, double most, double *value) {
     char *end;
@@ -106,9 +123,36 @@ static ab_status add_dialect(request *r, const char *text) {
     return ab_scaler_parse(text, &r->config[r->dialects++]);
 }
 
+static ab_status add_replay(request *r, const char *path) {
+    if (!path[0]) return ab_fail(AB_USAGE, "--replay: expected a result document or a log");
+    if (r->replay.paths == AB_REPLAY_PATHS)
+        return ab_fail(AB_USAGE, "--replay: at most %d files", AB_REPLAY_PATHS);
+    r->replay.path[r->replay.paths++] = path;
+    return AB_OK;
+}
+
+/* An option of the replay; *taken: it was one. */
+static ab_status parse_replay(request *r, int argc, char **argv, int *i, bool *taken) {
+    const char *value = "";
+    *taken = true;
+    if (ab_is_option("--replay", argc, argv, i, &value)) return add_replay(r, value);
+    if (ab_is_option("--grid", argc, argv, i, &value))
+        r->replay.grid = value;
+    else if (ab_is_option("--cell", argc, argv, i, &value))
+        r->replay.cell = value;
+    else if (ab_is_option("--plot", argc, argv, i, &value))
+        r->replay.plot = value;
+    else
+        *taken = false;
+    return AB_OK;
+}
+
 static ab_status parse_word(request *r, int argc, char **argv, int *i) {
     const char *value = "";
     double rows;
+    bool taken;
+    AB_TRY(parse_replay(r, argc, argv, i, &taken));
+    if (taken) return AB_OK;
     if (ab_is_help(argv[*i]))
         r->help = true;
     else if (ab_is_option("--overflow", argc, argv, i, &value))
@@ -156,11 +200,33 @@ static ab_status check_inputs(const request *r, const ab_scaler_kind *kind) {
     return AB_OK;
 }
 
+static ab_status check_replay(const request *r) {
+    if (r->overflow || r->amax || r->layers)
+        return ab_fail(AB_USAGE,
+                       "--replay: its file tells which steps overflow; expected no --overflow, --amax "
+                       "or --layers beside it");
+    if (r->json && !r->json[0]) return ab_fail(AB_USAGE, "--json: expected a file name or -");
+    if (r->replay.plot && !r->replay.plot[0]) return ab_fail(AB_USAGE, "--plot: expected a folder");
+    return AB_OK;
+}
+
+static ab_status run_replay(const request *r) {
+    ab_replay_request replay = r->replay;
+    replay.json = r->json;
+    replay.half = r->half;
+    replay.config = r->config;
+    replay.dialects = r->dialects;
+    return ab_replay_run(&replay);
+}
+
 static ab_status parse(int argc, char **argv, request *r) {
     *r = (request){.rows = 40, .elements = 1e6};
-    AB_TRY(ab_format_find("fp16", &r->half));
     for (int i = 1; i < argc; i++) AB_TRY(parse_word(r, argc, argv, &i));
     if (r->help) return AB_OK;
+    if (r->replay.paths > 0) return check_replay(r);
+    if (r->replay.grid || r->replay.cell || r->replay.plot)
+        return ab_fail(AB_USAGE, "scaler: --grid, --cell and --plot are for --replay RECORD|LOG");
+    if (!r->half) AB_TRY(ab_format_find("fp16", &r->half));
     if (r->dialects == 0)
         return ab_fail(
             AB_USAGE,
@@ -269,5 +335,6 @@ ab_status ab_cmd_scaler(int argc, char **argv) {
     }
     for (int i = 0; i < r.dialects && r.help; i++) print_dialect_help(r.config[i].kind);
     if (r.help) return AB_OK;
+    if (r.replay.paths > 0) return run_replay(&r);
     return r.layers ? run_layers(&r) : run_patterns(&r);
 }

@@ -409,6 +409,8 @@ static void print_tensor(const printer *d, const ab_lib_tensor *t) {
     s->integer(s, "values_shown", t->values);
     ab_range_report(&t->history, d->p->config.half, &d->course->columns[t->axis], t->shown,
                     d->course->group[0].steps, s);
+    if (t->slot == AMPPROBE_WEIGHT_GRADIENT || t->slot == AMPPROBE_ACTIVATION_GRADIENT)
+        ab_range_report_periods(&t->history, &d->course->columns[t->axis], s);
     if (d->course->steps.scales > 1) print_unscaled(d, t);
     s->end(s);
 }

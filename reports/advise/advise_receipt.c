@@ -1,5 +1,6 @@
 /* Compares a confirming run with the prediction, only where advise.h says that they are comparable. */
 #include "reports/advise/advise.h"
+#include "reports/advise/flush_interval.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 #include "reports/stats/stats.h"
@@ -7,8 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double confidence = 0.95,
-                    resolved = 1e-6; /* a smaller share counts as 0: its few values are clustered */
+static const double confidence = 0.95;
 
 static const cJSON *confirming_cell(const cJSON *document) {
     const cJSON *cell;
@@ -65,57 +65,22 @@ static void add_losses(const cJSON *tensor, columns *c) {
     }
 }
 
-/* Largest lag, in columns, at which columns are taken to be correlated. */
-static int reach_of(int n) { return n / 20; }
-
-/* Subtracts a least-squares line: the drift of the run is not random. */
-static void detrend(double *off, int n) {
-    double mean = 0, xx = 0, xy = 0;
-    const double middle = (n - 1) / 2.0;
-    for (int i = 0; i < n; i++) {
-        mean += off[i] / n;
-        xx += (i - middle) * (i - middle);
-        xy += (i - middle) * off[i];
-    }
-    for (int i = 0; i < n && xx > 0; i++) off[i] -= mean + xy / xx * (i - middle);
-}
-
-/* Variance of the share with autocovariances, weighted down with the lag (Bartlett's weights).
- */
-static double variance_of(double *off, int n, double values) {
-    const int reach = reach_of(n);
-    double sum = 0;
-    detrend(off, n);
-    for (int lag = 0; lag <= reach; lag++) {
-        const double weight = (lag == 0 ? 1 : 2) * (1 - lag / (reach + 1.0));
-        for (int i = lag; i < n; i++) sum += weight * off[i] * off[i - lag];
-    }
-    return n > 2 ? fmax(sum, 0) * n / (n - 2) / (values * values) : 1;
-}
-
-/* Korn and Graubard: the interval of a share for the effective number of independent values that gives the
- * observed variance, reduced for the uncertainty of that variance (Student's t, degrees of freedom from the
- * number of independent stretches of the run). */
 static void judge_flushes(const columns *c, ab_receipt *r) {
-    double off[AB_SERIES_COLUMNS];
+    double values[AB_SERIES_COLUMNS], lost[AB_SERIES_COLUMNS];
+    ab_flush_interval interval;
     int n = 0;
     for (int i = 0; i < c->n; i++) {
         if (c->overflowed[i]) continue;
+        values[n] = c->values[i];
+        lost[n++] = c->lost[i];
         r->values += c->values[i];
         r->lost += c->lost[i];
     }
     if (r->values <= 0) return;
-    r->share = r->lost / r->values;
-    for (int i = 0; i < c->n; i++)
-        if (!c->overflowed[i]) off[n++] = c->lost[i] - r->share * c->values[i];
-    const int stretches = n / (reach_of(n) + 1);
-    const double variance = variance_of(off, n, r->values), side = (1 - confidence) / 2,
-                 known = ab_normal_point(side) / ab_student_point(stretches > 2 ? stretches - 1 : 1, side),
-                 independent = variance > 0 ? r->share * (1 - r->share) / variance : r->values;
-    ab_binomial_interval(r->share, fmin(independent, r->values) * known * known, confidence, &r->share_low,
-                         &r->share_high);
-    r->share_high = fmax(r->share_high, resolved);
-    if (r->share < resolved) r->share_low = 0;
+    ab_flush_interval_of(values, lost, n, 1, &interval);
+    r->share = interval.share;
+    r->share_low = interval.low;
+    r->share_high = interval.high;
     r->flush_agrees = r->predicted_share >= r->share_low && r->predicted_share <= r->share_high;
 }
 

@@ -122,6 +122,7 @@ static bool add_tensor(cJSON *mine, cJSON *theirs) {
     keep_extreme(mine, theirs, "max_abs", true);
     keep_extreme(mine, theirs, "margin_octaves", false);
     add_exponents(mine, theirs);
+    cJSON_DeleteItemFromObjectCaseSensitive(mine, "periods"); /* of the first rank alone */
     return add_steps(mine, theirs);
 }
 

@@ -1,13 +1,43 @@
 /* Fuzz targets: training logs as text and tables, and event files. Whatever is accepted becomes a document,
- * facts and bounds, and its scales are compared with every loss scaler. */
+ * facts and bounds, its scales are compared with every loss scaler, and a scaler is replayed on it. And the
+ * gradients of records, as a replay reads them. */
 #include "tests/fuzz/fuzz.h"
 
 #include "bench/ingest/dialect/dialect.h"
 #include "bench/ingest/log/facts.h"
+#include "bench/replay/replay.h"
 #include "reports/record/json.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+/* Bounds of each step stay in order, and no share leaves [0, 1]. */
+static void replay(const ab_recorded *recorded) {
+    ab_replay_row row;
+    ab_scaler_config config;
+    fuzz_insist(ab_scaler_parse("torch:window=3", &config) == AB_OK);
+    for (int64_t t = 0; t < recorded->steps; t++)
+        fuzz_insist(recorded->step[t].low >= 0 && recorded->step[t].low <= recorded->step[t].high);
+    fuzz_insist(ab_replay_scaler(recorded, &config, &row) == AB_OK);
+    fuzz_insist(row.most.skipped >= 0 && row.most.skipped <= recorded->steps);
+    fuzz_insist(row.most.agreed <= recorded->steps && !(row.most.flushed > 1 + 1e-9));
+}
+
+static void try_replay(ab_status status, ab_recorded *recorded) {
+    enum { QUICK = 1 << 16 }; /* steps that are replayed here */
+    if (status == AB_OK && recorded->steps <= QUICK) replay(recorded);
+    ab_recorded_free(recorded);
+}
+
+void fuzz_replay(const uint8_t *data, size_t size) {
+    ab_recorded recorded = {.steps = 0};
+    cJSON *document = cJSON_ParseWithLength((const char *)data, size);
+    if (!document) return;
+    const ab_status status = ab_recorded_of_document(document, NULL, NULL, &recorded);
+    if (status == AB_OK) fuzz_passed();
+    try_replay(status, &recorded);
+    cJSON_Delete(document);
+}
 
 static void use(const ab_log *log, const char *const *name) {
     ab_log_bracket bracket[8];
@@ -16,6 +46,9 @@ static void use(const ab_log *log, const char *const *name) {
     for (int i = 0; i < bounds && i < 8; i++) fuzz_insist(!(bracket[i].low > bracket[i].high));
     fuzz_insist(log->points <= 2 * AB_LOG_POINTS && log->nearest <= AB_LOG_NEAREST && log->copies >= 1);
     fuzz_insist(ab_dialects_json(log, &dialects) == AB_OK);
+    ab_recorded recorded = {.steps = 0};
+    const ab_status status = ab_recorded_of_log(log, NULL, &recorded);
+    try_replay(status, &recorded);
     ab_json_print(json, fuzz_sink(false));
     cJSON_Delete(json);
     cJSON_Delete(dialects);

@@ -1,6 +1,7 @@
 /* `ampbench read`: what a training log says of losses, loss scales and skipped steps. */
 #include "bench/cmd/cmd.h"
 #include "bench/ingest/dialect/dialect.h"
+#include "bench/ingest/log/facts.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
@@ -115,12 +116,17 @@ static void print_totals(const ab_log_totals *t) {
 }
 
 /* The dialects that reproduce the scales. */
-static void print_dialects(const cJSON *dialects) {
+static void print_dialects(const cJSON *dialects, const ab_log_facts *facts) {
     const cJSON *fit;
     if (!dialects) return;
     if (cJSON_GetArraySize(dialects) == 0) puts("  scaler      none that is known has these scales");
     cJSON_ArrayForEach(fit, dialects) {
-        ab_print(stdout, "  scaler      %s\n", ab_json_text(fit, "config", ""));
+        ab_print(stdout, "  scaler      %s", ab_json_text(fit, "config", ""));
+        const double expected = ab_json_number(fit, "skips_expected", (double)NAN);
+        if (expected > 0 && facts->skipped > 0)
+            ab_print(stdout, ": after the first rise it skips about %.3g, here %.0f", expected,
+                     facts->skips_later);
+        putchar('\n');
     }
 }
 
@@ -142,7 +148,8 @@ static ab_status show(const request *r, const cJSON *dialects) {
     print_source(r);
     print_totals(&totals);
     if (r->log.histograms) printf("  histograms  %d\n", r->log.histograms);
-    print_dialects(dialects);
+    const ab_log_facts facts = ab_log_facts_of(&r->log);
+    print_dialects(dialects, &facts);
     return AB_OK;
 }
 

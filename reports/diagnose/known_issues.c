@@ -3,6 +3,7 @@
 
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/log_facts.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
@@ -83,7 +84,20 @@ static bool here_scale_at_minimum(const ab_diagnosis *d, char *text, size_t size
     return true;
 }
 
+/* Of a log: its skips beside those of the scaler that has its scales. */
+static bool log_expected_skips(const ab_diagnosis *d, char *text, size_t size) {
+    const ab_log_view v = ab_log_view_of(&d->found);
+    if (!v.facts || !v.scaler || !(v.skipped > 0) || d->verdicts > 0) return false;
+    ab_text_show(
+        text, size,
+        "%.0f of %.0f steps skipped, %.0f of them after the scale first rose; %s is expected to skip "
+        "about %.3g there: nothing to do",
+        v.skipped, v.steps, v.later, v.scaler, v.later_expected);
+    return true;
+}
+
 static bool here_expected_skips(const ab_diagnosis *d, char *text, size_t size) {
+    if (log_expected_skips(d, text, size)) return true;
     if (!d->found.facts.skip.dynamic || d->found.facts.skip.skipped == 0 || d->found.sick ||
         !d->skips.healthy)
         return false;

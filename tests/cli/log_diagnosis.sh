@@ -39,6 +39,14 @@ sick endless.log skips_without_end "the log ends in 60 skipped steps"
 head -n 20 "$work/endless.log" >"$work/search.log"
 healthy search.log
 
+for i in $(seq 400); do # 2^15 is found in line 1, 2^16 after 100 steps; then it falls every 20 steps
+    scale=$((i < 101 ? 32768 : i < 120 ? 65536 : 65536 >> (i / 20 - 5)))
+    megatron "$i" "$scale" 2.5 "$((i == 1 || (i > 119 && i % 20 == 0)))" 1
+done >"$work/falling.log"
+sick falling.log skips_beyond_scaler "after the scale first rose 15 steps were skipped"
+head -n 160 "$work/falling.log" >"$work/few.log" # three skips may be chance
+healthy few.log
+
 for pair in "8 4" "4 2" "2 1" "1 1" "1 1" "1 1" "1 1"; do
     printf '[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: %s, reducing to %s\n' \
         "${pair% *}" "${pair#* }"
@@ -88,6 +96,8 @@ sick nan.log losses_nonfinite_in_log "6 losses are NaN or inf, the first in line
 # ---- logs of the real frameworks ----------------------------------------------------------------------
 tar -xJf "$AMPBENCH_SOURCE/tests/golden/logs.tar.xz" -C "$work"
 healthy torch.jsonl
+run diagnose "$work/torch.jsonl" --verbose
+expect_text "$work/out" "is expected to skip about" "skips beside the scaler's own"
 healthy megatron.log
 healthy deepspeed.log
 run read "$work/deepspeed.log"

@@ -1,6 +1,8 @@
 /* Candidates: every dialect that follows overflows alone, with constants that the course suggests. */
 #include "bench/ingest/dialect/dialect.h"
 
+#include "bench/ingest/log/facts.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -169,7 +171,19 @@ int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS
     return fits;
 }
 
-static cJSON *fit_json(const ab_dialect_fit *fit) {
+static double key_of(const ab_scaler_config *config, const char *name, double fallback) {
+    const int key = ab_scaler_key_index(config->kind, name);
+    return key >= 0 ? config->value[key] : fallback;
+}
+
+double ab_dialect_skips_expected(const ab_dialect_fit *fit, double steps) {
+    const double skips = fmax(key_of(&fit->config, "hysteresis", 1), 1),
+                 window = key_of(&fit->config, "window", 0);
+    return window >= 1 ? steps * skips / (window + skips) : 0;
+}
+
+/* later: steps after the scale first rose; NAN: not known */
+static cJSON *fit_json(const ab_dialect_fit *fit, double later) {
     char text[AB_SCALER_TEXT];
     cJSON *object = cJSON_CreateObject(), *window = cJSON_CreateArray();
     cJSON_AddStringToObject(object, "dialect", fit->config.kind->name);
@@ -177,6 +191,9 @@ static cJSON *fit_json(const ab_dialect_fit *fit) {
     cJSON_AddItemToArray(window, cJSON_CreateNumber(fit->window_low));
     cJSON_AddItemToArray(window, cJSON_CreateNumber(fit->window_high));
     cJSON_AddItemToObject(object, "window", window);
+    cJSON_AddItemToObject(object, "skips_expected",
+                          isfinite(later) ? cJSON_CreateNumber(ab_dialect_skips_expected(fit, later))
+                                          : cJSON_CreateNull());
     return object;
 }
 
@@ -202,8 +219,9 @@ ab_status ab_dialects_json(const ab_log *log, cJSON **json) {
     for (size_t i = 0; i < AB_COUNT_OF(ways) && fits == 0 && status == AB_OK; i++)
         status = fits_of(log, ways[i], fit, &fits, &changing);
     if (status == AB_OK && changing) {
+        const ab_log_facts facts = ab_log_facts_of(log);
         *json = cJSON_CreateArray();
-        for (int i = 0; i < fits; i++) cJSON_AddItemToArray(*json, fit_json(&fit[i]));
+        for (int i = 0; i < fits; i++) cJSON_AddItemToArray(*json, fit_json(&fit[i], facts.steps_later));
     }
     free(fit);
     return status;

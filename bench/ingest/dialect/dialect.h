@@ -42,8 +42,12 @@ typedef struct ab_dialect_fit {
  * many, at most AB_DIALECTS. A course without a change of the scale fits too much to say: 0. */
 int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS]);
 
-/* The fits of a log's scales as a JSON array of {"dialect", "config", "window": [least, most]}, owned by the
- * caller; NULL: the log counts no steps, or the scale never changes. */
+/* Steps of `steps` that the scaler skips by its own rising, if gradients are all of one size: one, or as many
+ * as its hysteresis, after every window of clean steps. */
+double ab_dialect_skips_expected(const ab_dialect_fit *fit, double steps);
+
+/* The fits of a log's scales as a JSON array of {"dialect", "config", "window": [least, most],
+ * "skips_expected"}, owned by the caller; NULL: the log counts no steps, or the scale never changes. */
 AB_MUST_CHECK ab_status ab_dialects_json(const ab_log *log, cJSON **json);
 
 /* Whether one configuration reproduces the course. */

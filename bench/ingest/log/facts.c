@@ -181,11 +181,50 @@ static void find_spike(const ab_log *log, ab_log_facts *f) {
     }
 }
 
+/* Whether some line counts skips or tells of overflows. */
+static bool counts_skips(const ab_log *log) {
+    for (int i = 0; i < log->points; i++)
+        if (said(&log->point[i], AB_LOG_skipped) || said(&log->point[i], AB_LOG_overflow) ||
+            said(&log->point[i], AB_LOG_at_floor))
+            return true;
+    return false;
+}
+
+static double halvings(double from, double to) {
+    return to > 0 && to < from ? fmax(round(log2(from / to)), 1) : 0;
+}
+
+/* Skips that a line tells of. Where no line counts them, the falls of the scale do, one for each halving. */
+static double skips_of(const ab_log_point *p, bool counted, double last) {
+    if (!counted) return halvings(last, scale_after(p));
+    if (overflowed(p)) return 1;
+    return said(p, AB_LOG_skipped) ? fmax(p->value[AB_LOG_skipped], 0) : 0;
+}
+
+/* Steps and skips from where the scale first rises, which is when it is found, up to a resume. */
+static void find_later(const ab_log *log, ab_log_facts *f) {
+    double skips = 0, last = (double)NAN, step = (double)NAN, found = (double)NAN;
+    const bool counted = counts_skips(log);
+    for (int i = 0; i < log->points; i++) {
+        const ab_log_point *p = &log->point[i];
+        if (said(p, AB_LOG_step) && p->value[AB_LOG_step] < step) break;
+        if (said(p, AB_LOG_step)) step = p->value[AB_LOG_step];
+        if (isnan(found) && rose(p, last)) found = step;
+        const double here = skips_of(p, counted, last);
+        skips += here;
+        if (!isnan(found)) f->skips_later += here;
+        if (!isnan(scale_after(p))) last = scale_after(p);
+    }
+    f->steps_later = isnan(found) ? 0 : step - found;
+    if (!counted) f->skipped = skips;
+}
+
 ab_log_facts ab_log_facts_of(const ab_log *log) {
     ab_log_facts f = {.resets = 0};
     const ab_log_totals t = ab_log_total(log);
     f.skipped = t.skipped;
     f.steps = t.last_step - t.first_step + 1;
+    find_later(log, &f);
     find_skips(log, &f);
     find_runaway(log, &f);
     find_resets(log, &f);

@@ -27,7 +27,9 @@ typedef struct ab_log_facts {
     int64_t rate_line;
     double spike, spike_before; /* largest loss over the median of the 16 before; 1: the scale fell first */
     int64_t spike_line;
-    double skipped, steps; /* steps: spanned by the log, as far as it counts */
+    double skipped;                  /* counted by the log, or told by the falls of the scale */
+    double steps;                    /* spanned by the log, as far as it counts */
+    double skips_later, steps_later; /* from where the scale first rises up to a resume; 0 if it never does */
 } ab_log_facts;
 
 /* The facts of a log that was read. */

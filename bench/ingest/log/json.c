@@ -142,6 +142,8 @@ static void add_facts(const ab_log *log, cJSON *object) {
         double value;
     } numbers[] = {{"steps", f.steps},
                    {"skipped", f.skipped},
+                   {"skips_later", f.skips_later},
+                   {"steps_later", f.steps_later},
                    {"skips_at_end", f.skips_at_end},
                    {"skips_in_a_row", f.skips_in_a_row},
                    {"floor_skips", f.floor_skips},

@@ -14,26 +14,42 @@ static double number(const cJSON *facts, const char *name, double fallback) {
     return cJSON_IsNumber(value) ? value->valuedouble : fallback;
 }
 
+/* The scaler that is expected to skip most: several may have the log's scales. */
+static void see_scalers(const cJSON *document, ab_log_view *v) {
+    const cJSON *fit;
+    v->later = number(v->facts, "skips_later", 0);
+    v->later_expected = (double)NAN;
+    cJSON_ArrayForEach(fit, ab_json_at(document, "log.dialects")) {
+        const double expected = ab_json_number(fit, "skips_expected", (double)NAN);
+        if (!isfinite(expected) || expected <= v->later_expected) continue;
+        v->later_expected = expected;
+        v->scaler = ab_json_text(fit, "config", "");
+    }
+}
+
 ab_log_view ab_log_view_of(const ab_case *c) {
     const double unknown = (double)NAN;
     const cJSON *document = c->facts.document, *facts = ab_json_at(document, "log.facts"),
                 *totals = ab_json_at(document, "log.totals");
-    return (ab_log_view){.facts = facts,
-                         .steps = number(facts, "steps", unknown),
-                         .skipped = number(facts, "skipped", 0),
-                         .skips_at_end = number(facts, "skips_at_end", 0),
-                         .floor_skips = number(facts, "floor_skips", 0),
-                         .runaway_scale = number(facts, "runaway_scale", unknown),
-                         .runaway_from = number(facts, "runaway_from", unknown),
-                         .hidden_nans = number(facts, "hidden_nans", 0),
-                         .nonfinite_losses = number(facts, "nonfinite_losses", 0),
-                         .resets = number(facts, "resets", 0),
-                         .reset_from = number(facts, "reset_from", unknown),
-                         .reset_to = number(facts, "reset_to", unknown),
-                         .skipped_intervals = number(facts, "skipped_intervals", 0),
-                         .rate_moved = number(facts, "rate_moved", 0),
-                         .last_scale = number(totals, "last_scale", unknown),
-                         .lines = number(ab_json_at(document, "log"), "lines", 0)};
+    ab_log_view view = {.facts = facts,
+                        .steps = number(facts, "steps", unknown),
+                        .skipped = number(facts, "skipped", 0),
+                        .skips_at_end = number(facts, "skips_at_end", 0),
+                        .floor_skips = number(facts, "floor_skips", 0),
+                        .runaway_scale = number(facts, "runaway_scale", unknown),
+                        .runaway_from = number(facts, "runaway_from", unknown),
+                        .hidden_nans = number(facts, "hidden_nans", 0),
+                        .nonfinite_losses = number(facts, "nonfinite_losses", 0),
+                        .resets = number(facts, "resets", 0),
+                        .reset_from = number(facts, "reset_from", unknown),
+                        .reset_to = number(facts, "reset_to", unknown),
+                        .skipped_intervals = number(facts, "skipped_intervals", 0),
+                        .rate_moved = number(facts, "rate_moved", 0),
+                        .first_scale = number(totals, "first_scale", unknown),
+                        .last_scale = number(totals, "last_scale", unknown),
+                        .lines = number(ab_json_at(document, "log"), "lines", 0)};
+    see_scalers(document, &view);
+    return view;
 }
 
 void ab_verdict_point_log(ab_verdict *verdict, const char *fact) {

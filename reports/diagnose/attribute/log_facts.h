@@ -11,7 +11,10 @@ AB_BEGIN_DECLS
 typedef struct ab_log_view {
     const cJSON *facts; /* NULL: the record is not of a log */
     double steps, skipped, skips_at_end, floor_skips, runaway_scale, runaway_from, hidden_nans,
-        nonfinite_losses, resets, reset_from, reset_to, skipped_intervals, rate_moved, last_scale, lines;
+        nonfinite_losses, resets, reset_from, reset_to, skipped_intervals, rate_moved, first_scale,
+        last_scale, lines;
+    const char *scaler; /* of those that have the log's scales, the one that skips most; NULL: none */
+    double later, later_expected; /* skips after the scale first rose; what the scaler skips by itself */
 } ab_log_view;
 
 /* The view of the record of a case. */

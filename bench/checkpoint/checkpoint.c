@@ -188,7 +188,33 @@ static bool in_turn(const ab_checkpoint *c) {
     return same;
 }
 
+/* The parameter that the optimizer names: "...state.NAME.exp_avg_sq". */
+static bool is_named(const char *second, const char *weight) {
+    static const char before[] = "state.", after[] = ".exp_avg_sq";
+    const char *name = strstr(second, before);
+    const size_t length = strlen(weight);
+    while (name) {
+        name += strlen(before);
+        if (strncmp(name, weight, length) == 0 && strcmp(name + length, after) == 0) return true;
+        name = strstr(name, before);
+    }
+    return false;
+}
+
+static void pair_by_name(ab_checkpoint *c, bool *taken) {
+    for (int i = 0; i < c->moment_count; i++)
+        for (int w = 0; w < c->weights && c->moments[i].weight < 0; w++) {
+            if (taken[w] || !is_named(c->moments[i].second.name, c->weight[w].name) ||
+                c->moments[i].second.entry->count != c->weight[w].entry->count)
+                continue;
+            taken[w] = true;
+            c->moments[i].weight = w;
+            c->moments[i].pairing = AB_CHECKPOINT_BY_NAME;
+        }
+}
+
 static void pair(ab_checkpoint *c, bool *taken) {
+    pair_by_name(c, taken);
     if (c->moment_count > 1) qsort(c->moments, (size_t)c->moment_count, sizeof *c->moments, by_id);
     const bool ordered = in_turn(c);
     for (int i = 0; i < c->moment_count; i++)

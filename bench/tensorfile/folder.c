@@ -13,6 +13,9 @@
 
 enum { MOST_FILES = 4096, DEPTH = 3, PATH_TEXT = 4096 };
 
+static const char metadata[] =
+    ".metadata"; /* of torch.distributed.checkpoint: stands for the files beside it */
+
 bool ab_tensor_is_folder(const char *path) {
     struct stat about;
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
@@ -21,8 +24,9 @@ bool ab_tensor_is_folder(const char *path) {
 /* By the suffix of a reader, or one of its others that frameworks give to tensor files. */
 static bool is_tensor_file(const char *name) {
     static const char *const others[] = {"*.pth", "*.bin", "*.ckpt"};
-    static const char *const left_out[] = {"rng_state*", "random_states*", "training_args.bin"};
-    bool found = false;
+    static const char *const left_out[] = {"rng_state*", "random_states*", "training_args.bin",
+                                           "*.index.json"}; /* its shards stand beside it */
+    bool found = strcmp(name, metadata) == 0;
     for (int i = 0; i < ab_tensor_reader_count(); i++) {
         const char *suffix = ab_tensor_reader_at(i)->suffix;
         const size_t n = strlen(name), m = strlen(suffix);
@@ -46,7 +50,9 @@ static ab_status add_folder(const char *path, int depth, ab_tensor_paths *paths)
 
 static ab_status add_member(const char *folder, const char *name, int depth, ab_tensor_paths *paths) {
     char path[PATH_TEXT];
-    if (name[0] == '.' || !ab_text_fits(path, sizeof path, "%s/%s", folder, name)) return AB_OK;
+    if ((name[0] == '.' && strcmp(name, metadata) != 0) ||
+        !ab_text_fits(path, sizeof path, "%s/%s", folder, name))
+        return AB_OK;
     if (ab_tensor_is_folder(path)) return depth > 0 ? add_folder(path, depth - 1, paths) : AB_OK;
     if (!is_tensor_file(name)) return AB_OK;
     if (paths->count >= MOST_FILES)

@@ -17,9 +17,9 @@ typedef struct ab_tensor_paths {
 bool ab_tensor_is_folder(const char *path);
 
 /* Adds `path` itself, or, of a folder, the tensor files in it and in its folders, three levels deep, in the
- * order of their names; hidden files, states of random numbers and pickled arguments are left out. Finding
- * none is no error. AB_INPUT if a folder cannot be read or has too many. The caller frees *paths, also after
- * a failure. */
+ * order of their names, of torch.distributed.checkpoint its .metadata; other hidden files, indices, states of
+ * random numbers and pickled arguments are left out. Finding none is no error. AB_INPUT if a folder cannot be
+ * read or has too many. The caller frees *paths, also after a failure. */
 AB_MUST_CHECK ab_status ab_tensor_paths_add(const char *path, ab_tensor_paths *paths);
 void ab_tensor_paths_free(ab_tensor_paths *paths);
 

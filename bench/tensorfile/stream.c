@@ -246,6 +246,10 @@ static bool needs_scratch(const walk *w) {
 ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                const ab_block_visitor *visitor) {
     char name[AB_TENSORFILE_TEXT];
+    const ab_tensorfile *other;
+    const ab_tensor_entry *there;
+    if (file->reader->elsewhere && file->reader->elsewhere(file, entry, &other, &there))
+        return ab_tensorfile_stream(other, there, visitor); /* a part is no set: it ends there */
     ab_tensor_printable(entry->name, name);
     if (!entry->element->format)
         return ab_fail(AB_INPUT, "%s: tensor \"%s\": expected floating-point elements, found %s", file->path,

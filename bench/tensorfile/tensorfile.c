@@ -201,9 +201,11 @@ static ab_status create(const char *path, ab_tensorfile **result) {
 }
 
 /* Lists the tensors of an opened file (`status`: result of opening) and returns it, or closes it on
- * errors. */
-static ab_status finish_open(ab_tensorfile *file, ab_status status, ab_tensorfile **result) {
+ * errors. `sets`: it may be one. */
+static ab_status finish_open(ab_tensorfile *file, ab_status status, bool sets, ab_tensorfile **result) {
     if (status == AB_OK) status = choose_reader(file);
+    if (status == AB_OK && !sets && file->reader->elsewhere)
+        status = ab_fail(AB_INPUT, "expected a file with tensors, found %s", file->reader->name);
     if (status == AB_OK) status = file->reader->list(file);
     if (status == AB_OK) {
         *result = file;
@@ -214,18 +216,45 @@ static ab_status finish_open(ab_tensorfile *file, ab_status status, ab_tensorfil
     return status;
 }
 
-ab_status ab_tensorfile_open(const char *path, ab_tensorfile **file) {
+static ab_status open_file(const char *path, bool sets, ab_tensorfile **file) {
     ab_tensorfile *created = NULL;
     AB_TRY(create(path, &created));
-    return finish_open(created, map_file(created), file);
+    return finish_open(created, map_file(created), sets, file);
 }
 
-ab_status ab_tensorfile_open_memory(const char *path, const void *bytes, int64_t size, ab_tensorfile **file) {
+static ab_status open_memory(const char *path, const void *bytes, int64_t size, bool sets,
+                             ab_tensorfile **file) {
     ab_tensorfile *created = NULL;
     AB_TRY(create(path, &created));
     created->map = bytes;
     created->size = size;
-    return finish_open(created, AB_OK, file);
+    return finish_open(created, AB_OK, sets, file);
+}
+
+ab_status ab_tensorfile_open(const char *path, ab_tensorfile **file) { return open_file(path, true, file); }
+
+ab_status ab_tensorfile_open_part(const char *path, ab_tensorfile **file) {
+    return open_file(path, false, file);
+}
+
+ab_status ab_tensorfile_open_memory(const char *path, const void *bytes, int64_t size, ab_tensorfile **file) {
+    return open_memory(path, bytes, size, true, file);
+}
+
+ab_status ab_tensorfile_open_part_memory(const char *path, const void *bytes, int64_t size,
+                                         ab_tensorfile **file) {
+    return open_memory(path, bytes, size, false, file);
+}
+
+ab_status ab_tensorfile_map(const char *path, ab_tensorfile **file) {
+    ab_tensorfile *created = NULL;
+    AB_TRY(create(path, &created));
+    const ab_status status = map_file(created);
+    if (status == AB_OK)
+        *file = created;
+    else
+        ab_tensorfile_close(created);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", path);
 }
 
 void ab_tensorfile_close(ab_tensorfile *file) {

@@ -103,6 +103,14 @@ AB_MUST_CHECK ab_status ab_tensorfile_open(const char *path, ab_tensorfile **fil
 AB_MUST_CHECK ab_status ab_tensorfile_open_memory(const char *path, const void *bytes, int64_t size,
                                                   ab_tensorfile **file);
 
+/* For readers of sets: a file, or bytes, that a set has a part of; AB_INPUT if it is itself a set. */
+AB_MUST_CHECK ab_status ab_tensorfile_open_part(const char *path, ab_tensorfile **file);
+AB_MUST_CHECK ab_status ab_tensorfile_open_part_memory(const char *path, const void *bytes, int64_t size,
+                                                       ab_tensorfile **file);
+
+/* For readers of sets: maps a file that has no reader. */
+AB_MUST_CHECK ab_status ab_tensorfile_map(const char *path, ab_tensorfile **file);
+
 void ab_tensorfile_close(ab_tensorfile *file); /* NULL is a no-op */
 
 /* Finds the tensor called `name`, borrowed from the file; else AB_INPUT with the nearest names. */
@@ -177,6 +185,10 @@ typedef struct ab_tensor_reader {
     /* Checks the stored bytes of a tensor that is not packed, before they are read; NULL: nothing to check.
      */
     ab_status (*check)(const ab_tensorfile *file, const ab_tensor_entry *entry);
+    /* Of a set, whose tensors lie in other files: the file and entry that have all elements of a tensor;
+     * false: several have them, and they are unpacked. NULL: the kind is no set. */
+    bool (*elsewhere)(const ab_tensorfile *file, const ab_tensor_entry *entry, const ab_tensorfile **other,
+                      const ab_tensor_entry **there);
     /* Unpacking, NULL if the kind has no packed tensors: begin, then fill dst in order, then end, which
      * checks that the data was complete. end frees `state` also after a failure. */
     ab_status (*unpack_begin)(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state);

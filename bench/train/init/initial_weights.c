@@ -1,6 +1,7 @@
 /* Sets one parameter after the other; keeps no state. */
 #include "bench/train/init/initial_weights.h"
 
+#include "bench/tensorfile/open_set.h"
 #include "bench/train/init/init_map.h"
 #include "bench/train/memory/memory.h"
 #include "kernels/core/rng.h"
@@ -159,7 +160,7 @@ static void narrow_to_model(ab_tensorfile *file) {
 
 static ab_status open_source(const char *file, const char *map, const ab_plan *plan, source *from) {
     if (!file) return AB_OK;
-    AB_TRY(ab_tensorfile_open(file, &from->file));
+    AB_TRY(ab_tensorfile_open_set(file, &from->file));
     if (from->file->reader->values && !has_own_names(plan, from->file)) narrow_to_model(from->file);
     AB_TRY(ab_init_map_load(map, &from->map));
     ab_status status = check_tensors(plan, from);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checkpoints of several processes, for the tests of the readers: writes tests/golden/distributed.tar.xz.
 
-Run by hand with PyTorch 2.11 (CPU), transformers, DeepSpeed 0.19 and megatron-core 0.16; tests need no Python:
+Run by hand with PyTorch 2.11 (CPU), transformers, DeepSpeed 0.19 and megatron-core 0.16; tests need none:
 
     scripts/golden_distributed.py tests/golden/distributed.tar.xz
 

@@ -1,6 +1,7 @@
 /* `ampbench advise RESULT.json`: a loss scale for a run, predicted from its record and confirmed by a run. */
 #define _POSIX_C_SOURCE 200809L
 #include "reports/advise/advise.h"
+#include "bench/cmd/advise_log.h"
 #include "bench/cmd/cmd.h"
 #include "bench/run/replay.h"
 #include "bench/run/run.h"
@@ -20,6 +21,7 @@
 
 static const char usage[] =
     "usage: ampbench advise RESULT.json [OPTION]...\n"
+    "       ampbench advise LOG [--overflow P] [--scale X] [--json FILE]\n"
     "\n"
     "Says which loss scale suits the run that RESULT.json records: high enough that hardly a gradient "
     "is flushed\n"
@@ -33,6 +35,10 @@ static const char usage[] =
     "the gradients probe, which is on by default. It assumes that the later run visits the sizes of "
     "gradients that the recorded "
     "one visited.\n"
+    "From a training LOG: how high the scale may be, from which steps overflowed at which scale; not how "
+    "low, as "
+    "no log tells\n"
+    "what is flushed.\n"
     "\n"
     "  --level LIST        the levels that the scale is for, e.g. O1,O2, or all: every level of the record "
     "but O0\n"
@@ -300,6 +306,18 @@ static ab_status write_json(const request *r, cJSON *list) {
     return ab_json_write_file(one ? list->child : list, r->json);
 }
 
+/* A log tells no level, trains nothing and has no gradients. */
+static ab_status advise_log(const request *r) {
+    const char *extra = r->confirm ? "--confirm" : r->level ? "--level" : r->out ? "--out" : NULL;
+    if (r->goal.flushed_share != ab_advise_usual.flushed_share) extra = "--flushed";
+    if (r->goal.flushed_energy != ab_advise_usual.flushed_energy) extra = "--flushed-energy";
+    if (r->goal.horizon > 0) extra = "--horizon";
+    if (extra)
+        return ab_fail(AB_USAGE, "advise: %s: expected the record of a run with gradients, found a log, %s",
+                       extra, r->document);
+    return ab_advise_from_log(r->document, r->goal.alpha, r->goal.scale, r->json);
+}
+
 static ab_status advise(request *r, cJSON **document, cJSON **names, cJSON *list) {
     AB_TRY(ab_result_load(r->document, document));
     if (r->confirm && ab_observed_document(*document))
@@ -324,6 +342,7 @@ ab_status ab_cmd_advise(int argc, char **argv) {
             return AB_OK;
         }
     AB_TRY(parse(argc, argv, &r));
+    if (ab_advise_is_log(r.document)) return advise_log(&r);
     cJSON *document = NULL, *names = NULL, *list = cJSON_CreateArray();
     if (!list) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
     ab_status status = advise(&r, &document, &names, list);

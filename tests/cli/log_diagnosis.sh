@@ -120,6 +120,25 @@ expect_text "$work/out" "loss scale  first 65536, last 32768" "scalars of an eve
 expect_text "$work/out" "histograms  2" "histograms of an event file"
 healthy events.tb
 
+# ---- how high the scale may be ------------------------------------------------------------------------
+run advise "$work/torch.jsonl" --scale 2^12 --json "$work/advice.json"
+expect_rc 0 "advise LOG"
+follows_schema "$work/advice.json" "advise LOG --json" log-advice
+expect_text "$work/out" "200 steps, 9 overflows; from the loss scales alone" "advise LOG"
+expect_text "$work/out" "how low a scale may be is not in a log" "what a log does not tell"
+run advise "$work/rising.log"
+expect_rc 0 "advise on a log without an overflow"
+expect_text "$work/out" "no step overflowed" "advise on a log without an overflow"
+for option in "--level O2" --confirm "--out $work/x.json" "--flushed 0.1" "--horizon 5"; do
+    # shellcheck disable=SC2086
+    run advise "$work/torch.jsonl" $option
+    expect_rc 2 "advise LOG $option"
+    expect_text "$work/err" "${option%% *}: expected the record of a run" "advise LOG $option"
+done
+run advise "$work/deepspeed.log"
+expect_rc 2 "advise on a log that counts no steps"
+expect_text "$work/err" "counts no steps" "advise on a log that counts no steps"
+
 # ---- what diagnose cannot do with it ------------------------------------------------------------------
 run diagnose "$work/events.tb" "$work/torch.jsonl"
 expect_rc 0 "two files of one log"

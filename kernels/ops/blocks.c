@@ -107,14 +107,29 @@ typedef struct image_job {
     const ab_exec *exec;
     ab_tensor *dst;
     ab_map_image f;
+    ab_map_image_bits bits; /* NULL: not for these tensors */
     const void *self;
     const ab_tensor *a, *b;
     size_t a_bytes, b_bytes, thread_bytes;
 } image_job;
 
+/* Code of the first element of an image. */
+static const uint16_t *image_codes(const ab_tensor *tensor, int64_t i) {
+    return tensor ? (const uint16_t *)tensor->data + i * image_count(tensor) : NULL;
+}
+
+static bool map_codes(const image_job *job, int64_t image) {
+    const int mantissa = job->dst->format->precision - 1;
+    const uint16_t infinity = (uint16_t)(0x7fffu >> mantissa << mantissa);
+    uint16_t *out = (uint16_t *)job->dst->data + image * image_count(job->dst);
+    return job->bits &&
+           job->bits(job->self, infinity, out, image_codes(job->a, image), image_codes(job->b, image));
+}
+
 static void map_image(void *argument, int64_t image, int thread) {
     const image_job *job = argument;
     int64_t count = image_count(job->dst);
+    if (map_codes(job, image)) return;
     char *buffer = (char *)job->exec->workspace + (size_t)thread * job->thread_bytes;
     float *out = ab_target(job->dst, image * count, (float *)(void *)(buffer + job->a_bytes + job->b_bytes));
     job->f(job->self, out, read_image(job->a, image, buffer),
@@ -124,7 +139,14 @@ static void map_image(void *argument, int64_t image, int thread) {
 
 void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const void *self, const ab_tensor *a,
                    const ab_tensor *b) {
-    image_job job = {exec, dst, f, self, a, b, image_bytes(a), image_bytes(b), 0};
+    ab_map_images_bits(exec, dst, f, NULL, self, a, b);
+}
+
+void ab_map_images_bits(const ab_exec *exec, ab_tensor *dst, ab_map_image f, ab_map_image_bits bits,
+                        const void *self, const ab_tensor *a, const ab_tensor *b) {
+    const bool one_format = a->format == dst->format && (!b || b->format == dst->format);
+    const bool direct = one_format && !ab_is_f32(dst) && !exec->observer;
+    image_job job = {exec, dst, f, direct ? bits : NULL, self, a, b, image_bytes(a), image_bytes(b), 0};
     job.thread_bytes = job.a_bytes + job.b_bytes + image_bytes(dst);
     int64_t elements = ab_threads_fit(exec, 0, job.thread_bytes) ? ab_tensor_count(a) : 0;
     ab_for_chunks(elements, dst->shape.dim[0], map_image, &job);

@@ -45,6 +45,13 @@ void ab_map_tensors(const ab_exec *exec, ab_tensor *dst, ab_map f, const ab_tens
 typedef void (*ab_map_image)(const void *self, float *out, const float *a, const float *b);
 void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const void *self, const ab_tensor *a,
                    const ab_tensor *b);
+
+/* The same where all tensors have one half format and nothing observes: `bits` computes an image on the
+ * stored codes, or returns false for one that needs f. `infinity`: the code of inf. */
+typedef bool (*ab_map_image_bits)(const void *self, uint16_t infinity, uint16_t *out, const uint16_t *a,
+                                  const uint16_t *b);
+void ab_map_images_bits(const ab_exec *exec, ab_tensor *dst, ab_map_image f, ab_map_image_bits bits,
+                        const void *self, const ab_tensor *a, const ab_tensor *b);
 size_t ab_images_workspace(const ab_tensor *dst, const ab_tensor *a, const ab_tensor *b);
 
 /* ab_parallel_for over chunks that total `elements` elements; small work runs on the calling thread. */

@@ -1,6 +1,10 @@
 /* max_pool2d: the maximum of each window. Padding is ignored, NaN propagates, and of equal values the first
  * in row order gets the gradient, as in torch. Backward recomputes the argmax instead of storing it. */
 #include "kernels/ops/reduce/pool.h"
+#include "kernels/vec/isa.h"
+#include "kernels/vec/vec_pool.h"
+
+AB_BY_ISA(ab_vec_pool, ab_vec_pool)
 
 static const ab_attr attrs_table[] = {{"kernel_size", AB_ATTR_PAIR, offsetof(ab_pool_attrs, kernel), true, 0,
                                        1, AB_POOL_MAX_KERNEL, "window size"},
@@ -30,16 +34,37 @@ static void backward_image(const void *self, float *din, const float *in, const 
     pool->vec->max_pool_backward(&pool->window, in, dout, din);
 }
 
+/* Whether windows neither overlap nor reach into padding. */
+static bool is_plain(const ab_window *w) {
+    return w->stride[0] >= w->kernel[0] && w->stride[1] >= w->kernel[1] && w->padding[0] == 0 &&
+           w->padding[1] == 0;
+}
+
+static bool forward_bits(const void *self, uint16_t infinity, uint16_t *out, const uint16_t *in,
+                         const uint16_t *unused) {
+    const ab_pool *pool = self;
+    (void)unused;
+    return ab_vec_pool_get()->max_pool_bits(&pool->window, infinity, in, out);
+}
+
+static bool backward_bits(const void *self, uint16_t infinity, uint16_t *din, const uint16_t *in,
+                          const uint16_t *dout) {
+    const ab_pool *pool = self;
+    return ab_vec_pool_get()->max_pool_backward_bits(&pool->window, infinity, in, dout, din);
+}
+
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     ab_pool pool = ab_pool_of(io->attrs, &io->in[0]->shape, &io->out->shape);
-    ab_map_images(exec, io->out, forward_image, &pool, io->in[0], NULL);
+    ab_map_images_bits(exec, io->out, forward_image, is_plain(&pool.window) ? forward_bits : NULL, &pool,
+                       io->in[0], NULL);
     return AB_OK;
 }
 
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     if (!io->din[0]) return AB_OK;
     ab_pool pool = ab_pool_of(io->attrs, &io->in[0]->shape, &io->dout->shape);
-    ab_map_images(exec, io->din[0], backward_image, &pool, io->in[0], io->dout);
+    ab_map_images_bits(exec, io->din[0], backward_image, is_plain(&pool.window) ? backward_bits : NULL, &pool,
+                       io->in[0], io->dout);
     return AB_OK;
 }
 

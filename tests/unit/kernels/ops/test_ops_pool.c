@@ -249,6 +249,61 @@ static void the_first_of_equal_maxima_or_the_last_nan_gets_the_gradient(void **s
     op_each_machine(check_winners, NULL);
 }
 
+static void see_nothing(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+    (void)self;
+    (void)id;
+    (void)thread;
+    (void)values;
+    (void)n;
+}
+
+/* Three images: finite values, NaN and zeros of both signs among them, NaN in the gradient. */
+static void plant(const op_run *r) {
+    const int64_t in = ab_tensor_count(&r->in[0]) / 3, out = ab_tensor_count(&r->dout) / 3;
+    for (int64_t i = 0; i < in; i += 3) oracle_put(&r->in[0], in + i, i % 2 == 0 ? -0.0 : NOT_A_NUMBER);
+    for (int64_t i = 0; i < in; i += 5) oracle_put(&r->in[0], in + i, 0.0);
+    oracle_put(&r->in[0], in - 1, -INF);
+    oracle_put(&r->dout, 2 * out, NOT_A_NUMBER);
+    oracle_put(&r->dout, out - 1, -0.0);
+}
+
+static void run_planted(op_run *r, const pool_case *k, const ab_format *format, ab_observer *observer) {
+    op_attrs attrs = attrs_of(&ab_op_max_pool2d, k);
+    ab_shape in = {.ndim = 4, .dim = {k->n, k->h, k->w, k->c}};
+    ab_exec exec = {.training = true, .observer = observer};
+    op_run_open(r, &ab_op_max_pool2d, &attrs, &in, 1, (op_formats){format, format, NULL}, &exec);
+    op_run_fill_all(r, (uint64_t)k->c);
+    plant(r);
+    assert_int_equal(op_run_prepare(r), AB_OK);
+    op_run_both(r);
+}
+
+/* What is observed is computed in fp32, what is not on the stored codes. */
+static void maxima_of_codes_are_those_of_values(const void *unused) {
+    (void)unused;
+    static const int64_t windows[][4] = {
+        {2, 2, 2, 2}, {3, 2, 3, 2}, {2, 3, 3, 4}, {1, 2, 1, 2}, {3, 3, 3, 3}};
+    static const int64_t channels[] = {1, 2, 3, 6, 8, 11, 16, 17};
+    const ab_format *const formats[] = {&ab_format_fp16, &ab_format_bf16};
+    ab_observer observer = {.see = see_nothing};
+    for (size_t i = 0; i < AB_COUNT_OF(windows) * AB_COUNT_OF(channels); i++)
+        for (size_t f = 0; f < AB_COUNT_OF(formats); f++) {
+            const int64_t *w = windows[i / AB_COUNT_OF(channels)], c = channels[i % AB_COUNT_OF(channels)];
+            const pool_case k = {3, 10, 13, c, w[0], w[1], w[2], w[3], 0, 0, true};
+            op_run plain, observed;
+            run_planted(&plain, &k, formats[f], NULL);
+            run_planted(&observed, &k, formats[f], &observer);
+            op_run_same_results(&plain, &observed);
+            op_run_close(&plain);
+            op_run_close(&observed);
+        }
+}
+
+static void half_maxima_have_the_same_bits_observed_or_not(void **state) {
+    (void)state;
+    op_each_machine(maxima_of_codes_are_those_of_values, NULL);
+}
+
 static void stride_defaults_to_the_kernel_and_padding_is_limited(void **state) {
     (void)state;
     const ab_op *ops[] = {&ab_op_max_pool2d, &ab_op_avg_pool2d};
@@ -288,6 +343,7 @@ int main(void) {
         cmocka_unit_test(global_avg_pool_matches_the_definition),
         cmocka_unit_test(the_oracle_agrees_with_finite_differences),
         cmocka_unit_test(the_first_of_equal_maxima_or_the_last_nan_gets_the_gradient),
+        cmocka_unit_test(half_maxima_have_the_same_bits_observed_or_not),
         cmocka_unit_test(stride_defaults_to_the_kernel_and_padding_is_limited),
         cmocka_unit_test(shapes_are_checked_with_a_message),
     };

@@ -12,7 +12,6 @@
 
 enum {
     INF = 0x7f800000,
-    AHEAD = 8192,    /* prefetch distance in bytes: two pages */
     LOOPS_MIN = 1536 /* values; below this the setup of the vector loops costs more than it saves */
 };
 
@@ -105,8 +104,9 @@ static ab_census_values block_at(source *s, const ab_vec_census *loops, int64_t 
     } else {
         v.data = padded(s, widened(s, first, part), part);
     }
-    if (v.data == s->data + first * size && (first + AB_CENSUS_BLOCK) * size + AHEAD <= n * size)
-        v.ahead = s->data + first * size + AHEAD;
+    const int64_t distance = loops->distance[v.stored];
+    if (v.data == s->data + first * size && (first + AB_CENSUS_BLOCK) * size + distance <= n * size)
+        v.ahead = s->data + first * size + distance;
     return v;
 }
 

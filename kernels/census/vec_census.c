@@ -15,8 +15,8 @@
  * tile without ties is packed without a test.
  * bf16 values are the upper halves of fp32 values and are packed as stored; fp16 values are widened in
  * registers. Only rare work (squares in double, new extremes, a new window) reads a widened copy. Adding
- * is arithmetic on data in the L1 cache; packing prefetches some kilobytes ahead to overlap memory access
- * with it.
+ * is arithmetic on data in the L1 cache; packing and adding both prefetch from some kilobytes ahead, so that
+ * memory is never idle.
  *
  * Plain C: one histogram by exponent and top four mantissa bits, in two copies to avoid store-to-load
  * dependencies between equal neighbours; values whose class those bits do not determine are counted one
@@ -142,6 +142,8 @@ static int32_t outside(int32_t magnitude) {
 
 enum {
     TAKES_HALVES = true,
+    DISTANCE = 4096, /* bytes */
+    DISTANCE_HALVES = VEC_BYTES == 64 ? DISTANCE : 8192,
     CHUNK = VEC_BYTES, /* values */
     TILE = 1024,       /* values packed at a time */
     TILES = AB_CENSUS_BLOCK / TILE,
@@ -243,12 +245,34 @@ typedef struct packed {
     const char *ahead;      /* TILE values to prefetch, or NULL */
 } packed;
 
-/* Prefetches chunk i, of values of `size` bytes, into the L2 cache: few lines can be in flight to L1. In
- * address order, the fastest for memory. */
-static AB_FORCE_INLINE void prefetch_chunk(const packed *to, int i, int size) {
+/* Of the cache lines to prefetch for a tile, packing takes the first and adding the others: all in packing
+ * are more than can be in flight, and then memory is idle while the tile is added. With vectors of 32 bytes
+ * packing takes so long that all lines of 16-bit values are there in time. */
+enum { LINE = 64 };
+
+static AB_FORCE_INLINE int packing_lines(ab_census_stored stored) {
+    return VEC_BYTES == 32 && stored != AB_CENSUS_FP32 ? TILE * 2 / LINE : 16;
+}
+
+/* Cache lines to prefetch in address order, the fastest for memory, spread over the parts of some work. */
+typedef struct lines_ahead {
+    const char *next; /* NULL: nothing */
+    int lines, parts, due;
+} lines_ahead;
+
+/* Before a part: into the L2 cache, as few lines can be in flight to L1. */
+static AB_FORCE_INLINE void prefetch_due(lines_ahead *a) {
+    if (a->next == NULL) return;
+    for (a->due += a->lines; a->due >= a->parts; a->due -= a->parts, a->next += LINE)
+        _mm_prefetch(a->next, _MM_HINT_T1);
+}
+
+static AB_FORCE_INLINE void prefetch_in_chunk(const packed *to, int i, ab_census_stored stored) {
+    enum { CHUNKS = TILE / CHUNK };
+    const int lines = packing_lines(stored), from = lines * (i / CHUNK) / CHUNKS;
     if (to->ahead == NULL) return;
-    for (int line = 0; line < size * CHUNK; line += 64)
-        _mm_prefetch(to->ahead + i * size + line, _MM_HINT_T1);
+    for (int line = from; line < lines * (i / CHUNK + 1) / CHUNKS; line++)
+        _mm_prefetch(to->ahead + line * LINE, _MM_HINT_T1);
 }
 
 /* Chunk i of a tile, from words of exponent << 8 | mantissa >> 16 << 1; see STICKY for the last bit. With
@@ -298,7 +322,7 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window 
     const quad v = {floats_load(x), floats_load(x + VEC_FLOATS), floats_load(x + 2 * VEC_FLOATS),
                     floats_load(x + 3 * VEC_FLOATS)};
     bytes a = floats_bits(v.a), b = floats_bits(v.b), c = floats_bits(v.c), d = floats_bits(v.d);
-    prefetch_chunk(to, i, 4);
+    prefetch_in_chunk(to, i, AB_CENSUS_FP32);
     add_lanes(s, &v);
     s->half_min = bytes_min16(s->half_min, bytes_min16(bytes_min16(a, b), bytes_min16(c, d)));
     if (low != NONE_ZERO) s->bits = bytes_or(s->bits, bytes_or(bytes_or(a, b), bytes_or(c, d)));
@@ -318,7 +342,7 @@ static AB_FORCE_INLINE void pack_chunk_of_fp16(summary *s, const uint16_t *x, co
                                                const packed *to, int i) {
     const quad v = {floats_load_fp16(x), floats_load_fp16(x + VEC_FLOATS),
                     floats_load_fp16(x + 2 * VEC_FLOATS), floats_load_fp16(x + 3 * VEC_FLOATS)};
-    prefetch_chunk(to, i, 2);
+    prefetch_in_chunk(to, i, AB_CENSUS_FP16);
     add_lanes_of_halves(s, &v);
     bytes first = sticky_words(floats_bits(v.a), floats_bits(v.b));
     bytes second = sticky_words(floats_bits(v.c), floats_bits(v.d));
@@ -330,7 +354,7 @@ static AB_FORCE_INLINE void pack_chunk_of_bf16(summary *s, const uint16_t *x, co
                                                const packed *to, int i) {
     bytes first = bytes_load(x), second = bytes_load(x + CHUNK / 2);
     const quad v = {floats_even(first), floats_odd(first), floats_even(second), floats_odd(second)};
-    prefetch_chunk(to, i, 2);
+    prefetch_in_chunk(to, i, AB_CENSUS_BF16);
     add_lanes_of_halves(s, &v);
     pack_words(s, bytes_add16(first, first), bytes_add16(second, second), w, NO_HALVES, to, i);
 }
@@ -692,11 +716,19 @@ static void pack_fp32(state *s, summary *found, const float *x, const window *w,
     *found = after;
 }
 
+static size_t bytes_of(const stored_block *from, int values) {
+    return (size_t)values * (from->stored == AB_CENSUS_FP32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+/* What to prefetch while the tile at value `first` is counted; NULL: nothing. */
+static const char *ahead_of(const stored_block *from, int first) {
+    return from->ahead == NULL ? NULL : (const char *)from->ahead + bytes_of(from, first);
+}
+
 /* The tile that begins at value `first` of a block. */
 static void pack_tile(state *s, summary *found, const stored_block *from, const window *w, int first) {
-    size_t offset = (size_t)first * (from->stored == AB_CENSUS_FP32 ? sizeof(float) : sizeof(uint16_t));
-    const void *x = (const char *)from->data + offset;
-    const char *ahead = from->ahead == NULL ? NULL : (const char *)from->ahead + offset;
+    const void *x = (const char *)from->data + bytes_of(from, first);
+    const char *ahead = ahead_of(from, first);
     const packed to = {s->place, s->mantissa, (unsigned char *)s->outside, ahead};
     if (from->stored == AB_CENSUS_FP32) {
         pack_fp32(s, found, x, w, &to);
@@ -794,16 +826,27 @@ static void renew_window(state *s, const stored_block *from, int listed) {
     s->age = 0;
 }
 
+/* What adding a tile prefetches: the lines that packing left. */
+static lines_ahead lines_for_adding(const state *s, const stored_block *from, int tile) {
+    const int packing = packing_lines(from->stored), lines = (int)bytes_of(from, TILE) / LINE - packing;
+    const char *ahead = ahead_of(from, tile * TILE);
+    return (lines_ahead){ahead && lines > 0 ? ahead + packing * LINE : NULL, lines, UNITS * s->groups * PAIRS,
+                         0};
+}
+
 /* Adds a tile's values to all groups. */
-static void add_tile(state *s, int tile, const exponents of[GROUPS]) {
+static void add_tile(state *s, const stored_block *from, int tile, const exponents of[GROUPS]) {
     const bool few = s->groups <= 2;
     add_function *const add[PAIRS] = {few ? add_first : add_first_of_many,
                                       few ? add_second : add_second_of_many};
+    lines_ahead ahead = lines_for_adding(s, from, tile);
     for (int u = 0; u < UNITS; u++) {
-        unit from = {s->place + u * 16, s->mantissa + u * 16};
+        unit added = {s->place + u * 16, s->mantissa + u * 16};
         for (int g = 0; g < s->groups; g++)
-            for (int pair = 0; pair < PAIRS; pair++)
-                add[pair](s->tree[g][pair], &s->sixteens[g][pair][tile * UNITS + u], &of[g], &from);
+            for (int pair = 0; pair < PAIRS; pair++) {
+                prefetch_due(&ahead);
+                add[pair](s->tree[g][pair], &s->sixteens[g][pair][tile * UNITS + u], &of[g], &added);
+            }
     }
 }
 
@@ -820,7 +863,7 @@ static void block(void *memory, const ab_census_values *from) {
     for (int t = 0; t < TILES; t++) {
         pack_tile(s, &found, from, &w, t * TILE);
         listed = list_tile(s, listed, t * TILE);
-        add_tile(s, t, of);
+        add_tile(s, from, t, of);
     }
     for (int g = 0; g < s->groups; g++)
         for (int pair = 0; pair < PAIRS; pair++) add_sixteens(s, g, pair);
@@ -852,7 +895,7 @@ static void end(void *memory) {
 
 #else /* plain C */
 
-enum { TAKES_HALVES = false };
+enum { TAKES_HALVES = false, DISTANCE = 0, DISTANCE_HALVES = 0 };
 enum { KEYS = 4096 }; /* exponent field << 4 | top four mantissa bits */
 
 typedef struct state {
@@ -949,5 +992,6 @@ static void end(void *memory) {
 #endif
 
 extern const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX);
-const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX) = {TAKES_HALVES, begin,         block,
-                                                            end,          note_extremes, add_squares};
+const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX) = {
+    TAKES_HALVES, {DISTANCE, DISTANCE_HALVES, DISTANCE_HALVES}, begin, block, end, note_extremes,
+    add_squares};

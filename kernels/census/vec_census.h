@@ -30,7 +30,9 @@ typedef struct ab_census_values {
 } ab_census_values;
 
 typedef struct ab_vec_census {
-    bool takes_halves; /* whether block() accepts AB_CENSUS_BF16 and AB_CENSUS_FP16 */
+    bool takes_halves;                  /* whether block() accepts AB_CENSUS_BF16 and AB_CENSUS_FP16 */
+    int64_t distance[AB_CENSUS_STORED]; /* bytes from a block to what is prefetched meanwhile, the fastest
+                                         * that was measured */
     /* Call begin, then block for every AB_CENSUS_BLOCK values, then end. The census is incomplete until
      * end. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
     void (*begin)(void *state, ab_census *census);

@@ -10,6 +10,9 @@ export PATH="$work/bin:$PATH"
 for file in github-actions.yml gitlab-ci.yml; do
     checks=$((checks + 1))
     if grep -qP '\t| +$' "$folder/$file"; then fail "$file: tabs or spaces at the end of a line"; fi
+    # A repository is named by a variable, and the job says so where it is not set; there is no made-up one.
+    if grep -qE 'example\.(org|com)|https?://' "$folder/$file"; then fail "$file: names a repository"; fi
+    expect_text "$folder/$file" '${AMPBENCH_REPOSITORY:?set this' "$file"
     if python3 -c 'import yaml' 2>/dev/null; then
         python3 -c 'import sys, yaml; assert isinstance(yaml.safe_load(open(sys.argv[1])), dict)' \
             "$folder/$file" || fail "$file is no YAML"

@@ -47,6 +47,22 @@ if command -v cpack >/dev/null && command -v dpkg-deb >/dev/null && command -v d
     dpkg-deb -f pack/ampbench_*.deb Description >said
     expect_text said "benchmark and numerical diagnosis" "description"
 
+    # The library and what is compiled against it are packages of their own.
+    expect_no_text packed lib/libampprobe "the program's package"
+    dpkg-deb -c pack/libampprobe1_*.deb >packed || fail "no package of the library"
+    expect_text packed "libampprobe.so.1 -> libampprobe.so." "the library's package"
+    expect_no_text packed include/ "the library's package"
+    dpkg-deb -c pack/libampprobe-dev_*.deb >packed || fail "no package to compile against"
+    for file in include/ampprobe.h libampprobe.a libampprobe.so pkgconfig/ampprobe.pc \
+        ampprobe-config.cmake; do
+        expect_text packed "$file" "the package to compile against"
+    done
+    for package in pack/*.deb; do # Debian has a trigger instead
+        dpkg-deb -e "$package" control
+        ! grep -qs ldconfig control/postinst control/postrm || fail "$package calls ldconfig"
+        rm -r control
+    done
+
     # The Python package's, which needs the library of the other one; neither has a file of the other.
     expect_no_text packed dist-packages "the program's package"
     dpkg-deb -c pack/python3-ampprobe_*_all.deb >packed || fail "no Python package"
@@ -58,7 +74,7 @@ if command -v cpack >/dev/null && command -v dpkg-deb >/dev/null && command -v d
     expect_no_text packed __pycache__ "the Python package"
     dpkg-deb -f pack/python3-ampprobe_*.deb >said
     version=$(dpkg-deb -f pack/ampbench_*.deb Version)
-    expect_text said "Depends: ampbench (= $version), python3 (>= 3.9)" "the Python package"
+    expect_text said "Depends: libampprobe1 (= $version), python3 (>= 3.9)" "the Python package"
     expect_text said "Architecture: all" "the Python package"
 fi
 

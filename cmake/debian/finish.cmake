@@ -1,0 +1,27 @@
+# Takes the calls of ldconfig out of Debian packages that CPack made: it always writes maintainer scripts for
+# them, where Debian's policy has a trigger (libampprobe1 has it, the other packages have no public library).
+# CPack runs this with the packages in CPACK_PACKAGE_FILES.
+find_program(dpkg_deb dpkg-deb)
+foreach(package ${CPACK_PACKAGE_FILES})
+  if(NOT dpkg_deb OR NOT package MATCHES "[.]deb$")
+    continue()
+  endif()
+  set(folder ${package}.unpacked)
+  file(REMOVE_RECURSE ${folder})
+  execute_process(COMMAND ${dpkg_deb} -R ${package} ${folder} COMMAND_ERROR_IS_FATAL ANY)
+  set(changed OFF)
+  foreach(script postinst postrm)
+    if(EXISTS ${folder}/DEBIAN/${script})
+      file(STRINGS ${folder}/DEBIAN/${script} calls REGEX "ldconfig")
+      if(calls)
+        file(REMOVE ${folder}/DEBIAN/${script})
+        set(changed ON)
+      endif()
+    endif()
+  endforeach()
+  if(changed)
+    execute_process(COMMAND ${dpkg_deb} --root-owner-group -b ${folder} ${package} OUTPUT_QUIET
+      COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+  file(REMOVE_RECURSE ${folder})
+endforeach()

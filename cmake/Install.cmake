@@ -1,8 +1,8 @@
 # make install and cpack: the program, manual pages and completions that the program writes itself, documents;
 # libampprobe, the only public library, with its header, a pkg-config file and a CMake package; Debian
 # packages of the program, the library, what is compiled against it, and Python (python/CMakeLists.txt). Run
-# as a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the program write its
-# pages.
+# as a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the program write
+# its pages.
 if(CMAKE_SCRIPT_MODE_FILE)
   function(write_from file)
     execute_process(COMMAND ${AMPBENCH} ${ARGN} OUTPUT_FILE ${OUT}/${file} RESULT_VARIABLE failed)

@@ -46,8 +46,8 @@ AB_MUST_CHECK ab_status ab_diagnose_each_by(const cJSON *document, const ab_thre
                                             ab_diagnosis_visitor visit, void *argument, int *sick);
 
 typedef enum ab_diagnose_detail {
-    AB_DIAGNOSE_BRIEF,    /* cells that are not sick have a line each; what holds for several of them is said
-                             once */
+    AB_DIAGNOSE_BRIEF,    /* cells that are not sick, and those with the causes and remedies of an earlier
+                             one, have a line each; what holds for several of them is said once */
     AB_DIAGNOSE_WHOLE,    /* everything of every cell */
     AB_DIAGNOSE_EXPLAINED /* with what each cause needs, predicts and is refuted by, too */
 } ab_diagnose_detail;

@@ -4,6 +4,7 @@
 #include "kernels/core/text.h"
 #include "reports/diagnose/explain.h"
 #include "reports/diagnose/known_issues.h"
+#include "reports/diagnose/story.h"
 #include "reports/record/json.h"
 #include "reports/record/skips.h"
 #include "reports/record/text.h"
@@ -161,6 +162,7 @@ typedef struct printing {
     ab_diagnose_detail detail;
     FILE *out;
     cJSON *remarks; /* texts that were printed, each once */
+    ab_stories stories;
 } printing;
 
 static void keep_once(cJSON *remarks, const char *line) {
@@ -185,12 +187,27 @@ static ab_status keep_remarks(printing *p, const ab_diagnosis *d) {
     return whole ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
 }
 
+/* A sick cell; what was said of another one is not repeated. */
+static ab_status print_sick(printing *p, const ab_diagnosis *d) {
+    char causes[AB_VERDICT_TEXT], id[160];
+    const char *first;
+    AB_TRY(ab_stories_find(&p->stories, d, &first));
+    if (!first) {
+        print_whole(d, false, p->out);
+        return AB_OK;
+    }
+    print_head(d, p->out);
+    ab_print(p->out, "; %s, as %s\n", ab_story_causes(d, causes), ab_text_clean(id, sizeof id, first));
+    return AB_OK;
+}
+
 static ab_status print_one(const ab_diagnosis *d, void *argument) {
     printing *p = argument;
-    if (d->found.sick || p->detail != AB_DIAGNOSE_BRIEF) {
+    if (p->detail != AB_DIAGNOSE_BRIEF) {
         print_whole(d, p->detail == AB_DIAGNOSE_EXPLAINED, p->out);
         return AB_OK;
     }
+    if (d->found.sick) return print_sick(p, d);
     print_head(d, p->out);
     if (shows_trend(d)) ab_print(p->out, "; loss: %s", ab_trend_name(d->trend));
     putc('\n', p->out);
@@ -199,7 +216,7 @@ static ab_status print_one(const ab_diagnosis *d, void *argument) {
 
 ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, ab_diagnose_detail detail,
                             FILE *out, int *sick) {
-    printing p = {detail, out, cJSON_CreateArray()};
+    printing p = {detail, out, cJSON_CreateArray(), {NULL}};
     const cJSON *remark;
     if (!p.remarks) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     ab_status status = ab_diagnose_each_by(document, limits, print_one, &p, sick);
@@ -209,6 +226,7 @@ ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, 
         if (status == AB_OK) ab_print(out, "%s\n", remark->valuestring);
     }
     cJSON_Delete(p.remarks);
+    ab_stories_free(&p.stories);
     return status;
 }
 

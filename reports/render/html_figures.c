@@ -6,6 +6,7 @@
 #include "kernels/core/text_path.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/known_issues.h"
+#include "reports/diagnose/story.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -180,6 +181,22 @@ static void write_known(const ab_html *h, const ab_diagnosis *diagnosis) {
     }
 }
 
+/* A cell with the causes and remedies of another one. */
+static void write_repeated(const ab_html *h, const ab_diagnosis *diagnosis, const char *first) {
+    char label[AB_PLOT_LABEL], causes[AB_VERDICT_TEXT];
+    const cJSON *cell, *cells = ab_json_at(h->document, "cells");
+    fputs("<p><strong>", h->out);
+    ab_markup_text(h->out, ab_plot_label(h->document, diagnosis->found.facts.cell, label));
+    fputs("</strong>: ", h->out);
+    ab_markup_text(h->out, ab_story_causes(diagnosis, causes));
+    fputs(", as ", h->out);
+    cJSON_ArrayForEach(cell, cells) {
+        if (strcmp(ab_json_text(cell, "id", ""), first) == 0) break;
+    }
+    ab_markup_text(h->out, cell ? ab_plot_label(h->document, cell, label) : first);
+    fputs("</p>\n", h->out);
+}
+
 static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *diagnosis) {
     char label[AB_PLOT_LABEL];
     fputs("<p><strong>", h->out);
@@ -195,14 +212,20 @@ static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *
 typedef struct page {
     const ab_html *h;
     int sick, unlearned;
+    ab_stories stories;
 } page;
 
 static ab_status write_sick(const ab_diagnosis *diagnosis, void *argument) {
     page *p = argument;
+    const char *first;
     p->unlearned += diagnosis->found.undecided;
     if (!diagnosis->found.sick) return AB_OK;
     if (p->sick++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", p->h->out);
-    write_cell(p->h, diagnosis->found.facts.cell, diagnosis);
+    AB_TRY(ab_stories_find(&p->stories, diagnosis, &first));
+    if (first)
+        write_repeated(p->h, diagnosis, first);
+    else
+        write_cell(p->h, diagnosis->found.facts.cell, diagnosis);
     return AB_OK;
 }
 
@@ -216,7 +239,9 @@ ab_status ab_html_diagnosis(const ab_html *h) {
               h->out);
         return AB_OK;
     }
-    AB_TRY(ab_diagnose_each(h->document, write_sick, &p, NULL));
+    const ab_status status = ab_diagnose_each(h->document, write_sick, &p, NULL);
+    ab_stories_free(&p.stories);
+    AB_TRY(status);
     if (p.unlearned > 0 && p.sick == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
     if (p.unlearned > 0)
         fprintf(h->out,

@@ -6,6 +6,7 @@
  * ChunkStorageMetadata, MetadataIndex) and filesystem.py (_StorageInfo), PyTorch 2.0 to 2.11. */
 #define _GNU_SOURCE /* memmem */
 #include "bench/tensorfile/assembled.h"
+#include "bench/tensorfile/json_scan.h"
 #include "bench/tensorfile/pickle.h"
 #include "kernels/core/text.h"
 
@@ -56,14 +57,14 @@ static bool integer(const reader *r, uint32_t id, int64_t *value) {
     return node->kind == AB_PICKLE_INTEGER;
 }
 
-/* A text of the pickle in text[NAME]. */
+/* A text of the pickle in text[NAME]; false: it is none, too long or not printable as UTF-8. */
 static bool text_of(const reader *r, uint32_t id, char text[NAME]) {
     const ab_pickle_node *node = ab_pickle_at(&r->tree, id);
     if (node->kind != AB_PICKLE_TEXT || node->count >= NAME || memchr(node->as.bytes, 0, node->count))
         return false;
     memcpy(text, node->as.bytes, node->count);
     text[node->count] = '\0';
-    return true;
+    return ab_utf8_valid(text, node->count, NULL);
 }
 
 /* torch.Size: *ndim and dim[]; false: it is none. */

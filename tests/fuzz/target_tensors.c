@@ -66,6 +66,19 @@ void fuzz_safetensors(const uint8_t *data, size_t size) { try_tensorfile("input.
 /* The format of before PyTorch 1.6 has no checksums that a mutation would have to put right. */
 void fuzz_pt(const uint8_t *data, size_t size) { try_tensorfile("input.pt", data, size); }
 
+/* An index of shards or .metadata, and two files beside it. */
+void fuzz_shards(const uint8_t *data, size_t size) {
+    static const char *const names[] = {"set/.metadata", "set/__0_0.distcp", "set/a.bin"};
+    const uint8_t *at = data;
+    const fuzz_part index = fuzz_next_part(&at, data + size);
+    for (size_t i = 1; i < AB_COUNT_OF(names); i++) {
+        const fuzz_part part = fuzz_next_part(&at, data + size);
+        fuzz_file(names[i], part.byte, part.size);
+    }
+    try_tensorfile(names[0], index.byte, index.size);
+    try_tensorfile("set/a.index.json", index.byte, index.size);
+}
+
 /* ---- inspect --------------------------------------------------------------------------------- */
 
 static void inspect(const ab_inspect_request *request, const ab_inspect_selection *selection) {

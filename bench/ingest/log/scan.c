@@ -101,6 +101,7 @@ static size_t read_word(const char *at, const char *end, double *value) {
                  {"true", 1},
                  {"false", 0}};
     const bool negative = at < end && *at == '-';
+    if (at + negative == end || !isalpha((unsigned char)at[negative])) return 0; /* most values are digits */
     for (size_t i = 0; i < AB_COUNT_OF(words); i++) {
         const size_t size = strlen(words[i].word) + negative;
         if (!starts(at + negative, end, words[i].word)) continue;
@@ -114,7 +115,7 @@ static size_t read_word(const char *at, const char *end, double *value) {
 static const char *skip_opening(const char *at, const char *end) {
     while (at < end && (*at == ' ' || *at == '\t' || *at == '"' || *at == '\'' || *at == '[' || *at == '('))
         at++;
-    return starts(at, end, "tensor(") ? at + strlen("tensor(") : at;
+    return at < end && *at == 't' && starts(at, end, "tensor(") ? at + strlen("tensor(") : at;
 }
 
 bool ab_log_number(const ab_log_line *line, const char *at, double *value, const char **after) {
@@ -192,7 +193,8 @@ ab_log_field ab_log_field_of(const ab_log *log, const char *name, size_t length)
         if (same_name(name, length, log->column[i].name)) return log->column[i].field;
     for (size_t i = 0; i < length; i++) plain[i] = plain_letter(name[i]);
     for (size_t i = 0; i < AB_COUNT_OF(columns); i++) {
-        if (columns[i].length != length || memcmp(plain, columns[i].name, length) != 0) continue;
+        if (columns[i].length != length || columns[i].name[0] != plain[0]) continue; /* nearly always */
+        if (memcmp(plain, columns[i].name, length) != 0) continue;
         for (int u = 0; u < log->columns; u++)
             if (log->column[u].field == columns[i].field) return AB_LOG_FIELDS; /* the user named another */
         return columns[i].field;

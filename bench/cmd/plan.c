@@ -103,11 +103,15 @@ static ab_status print_cell(const ab_run_config *config, const ab_cell_spec *spe
     return AB_OK;
 }
 
-static ab_status print_all(const ab_run_config *config, bool verbose) {
+static ab_status print_all(const ab_run_config *config, const ab_options *options) {
+    const bool verbose = options->given[AB_OPTION_verbose];
     ab_cell_spec *cells;
     int count;
     AB_TRY(ab_run_cells(config, &cells, &count));
     ab_status status = AB_OK;
+    char unused[480];
+    ab_run_unused_scaling(options, cells, count, unused, sizeof unused);
+    if (unused[0]) ab_warn("%s", unused);
     for (int i = 0; i < count && status == AB_OK; i++)
         if (!cells[i].perturbation) status = print_cell(config, &cells[i], verbose);
     ab_run_cells_free(cells, count);
@@ -120,34 +124,38 @@ static bool asks_for_help(int argc, char **argv) {
     return false;
 }
 
-/* "--level O1" is accepted for "--levels O1". */
-static char **with_plural(int argc, char **argv) {
-    static char plural[] = "--levels";
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--level") == 0) argv[i] = plural;
-    return argv;
+/* Options that name what a run writes. */
+static void warn_of_outputs(const ab_options *options) {
+    char name[AB_OPTION_NAME];
+    for (int i = 0; i < AB_OPTION_COUNT; i++)
+        if (options->given[i] && ab_option_trait_of((ab_option_id)i) == AB_OPTION_TRAIT_output)
+            ab_warn("%s: without effect: a plan goes to stdout and nothing is written",
+                    ab_option_name((ab_option_id)i, name));
 }
 
 ab_status ab_cmd_plan(int argc, char **argv) {
     if (asks_for_help(argc, argv)) {
-        puts("usage: ampbench plan [--net NAME|FILE] [--level LIST] [--verbose] [OPTION]...\n\n"
-             "Prints what a run with these options would do: every op with its formats, every inserted cast, "
-             "bytes by category;\n"
-             "with --verbose every buffer too. Takes the options of `ampbench run`.\n\n"
-             "It computes with shapes alone: no tensor is allocated, no weight drawn, no data read. The "
-             "bytes are "
-             "exact, but\n"
-             "for the workspace of products that a library computes, which is estimated.");
+        puts(
+            "usage: ampbench plan [--net NAME|FILE] [--level LIST] [--verbose] [OPTION]...\n\n"
+            "Prints what a run with these options would do: every op with its formats, every inserted cast,\n"
+            "bytes by category; with --verbose every buffer too. Takes the options of `ampbench run`; those\n"
+            "that name what is written have no effect.\n\n"
+            "It computes with shapes alone: no tensor is allocated, no weight drawn, and data read only "
+            "where\n"
+            "--pad or --normalize MEAN/STD must fit it. The bytes are exact, but for the workspace of "
+            "products\n"
+            "that a library computes, which is estimated.");
         return AB_OK;
     }
     ab_options options;
     ab_run_config config;
-    AB_TRY(ab_options_parse(argc, with_plural(argc, argv), &options));
+    AB_TRY(ab_options_parse(argc, argv, &options));
+    warn_of_outputs(&options);
     AB_TRY(ab_run_config_create(&options, false, &config));
     char unused[480];
     ab_level_options_unused(&options, config.level, config.levels, unused, sizeof unused);
     if (unused[0]) ab_warn("%s", unused);
-    ab_status status = print_all(&config, options.given[AB_OPTION_verbose]);
+    ab_status status = print_all(&config, &options);
     ab_run_config_clear(&config);
     return status;
 }

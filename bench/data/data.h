@@ -84,7 +84,9 @@ typedef struct ab_data {
  * `--data synthetic` and `--data DIR`. */
 AB_MUST_CHECK ab_status ab_data_open(const char *name_or_path, const ab_data_shape *shape, uint64_t seed,
                                      ab_data **data);
-/* The same for images with one class id each. */
+/* Whether ab_data_open knows the source, and it suits the shape: reads nothing but names. */
+AB_MUST_CHECK ab_status ab_data_check(const char *name_or_path, const ab_data_shape *shape);
+/* ab_data_open for images with one class id each. */
 AB_MUST_CHECK ab_status ab_data_open_images(const char *name_or_path, int64_t height, int64_t width,
                                             int64_t channels, uint64_t seed, ab_data **data);
 void ab_data_close(ab_data *data); /* NULL is a no-op */

@@ -74,20 +74,25 @@ static ab_status wrong_kind(const char *name, ab_input_kind found, const ab_data
                    other ? other : "arrays:PATH");
 }
 
-static ab_status load_directory(ab_data *data, const char *name, const ab_data_request *request) {
+static ab_status check_directory(const char *name, const ab_data_request *request) {
     struct stat info;
     bool found = stat(name, &info) == 0;
-    data->name = "idx";
     if (found && request->shape->input == AB_INPUT_TOKENS)
         return ab_fail(AB_CONFIG, "--data %s: say how to read the text: bytes:%s or words:%s", name, name,
                        name);
     if (found && request->shape->input == AB_INPUT_VALUES)
         return ab_fail(AB_CONFIG, "--data %s: say what it is: arrays:%s", name, name);
-    if (found && S_ISDIR(info.st_mode)) return ab_idx_load(data, name, 0);
+    if (found && S_ISDIR(info.st_mode)) return AB_OK;
     if (found || (strchr(name, '/') && !strchr(name, ':')))
         return ab_fail(AB_INPUT, "--data %s: expected a directory with IDX files, found %s", name,
                        found ? "a file" : "nothing there");
     return unknown_source(name);
+}
+
+static ab_status load_directory(ab_data *data, const char *name, const ab_data_request *request) {
+    data->name = "idx";
+    AB_TRY(check_directory(name, request));
+    return ab_idx_load(data, name, 0);
 }
 
 /* Whether `name` is the source's name, or its name, a colon and a path. */
@@ -99,9 +104,9 @@ static bool is_called(const ab_data_source *source, const char *name, const char
     return name[length] == '\0' || name[length] == ':';
 }
 
-static ab_status load_source(ab_data *data, const ab_data_source *source, const char *name,
-                             const ab_data_request *request) {
-    data->name = source->name;
+/* Whether the source can be asked so, for an input of this kind. */
+static ab_status check_source(const ab_data_source *source, const char *name,
+                              const ab_data_request *request) {
     if (source->reads_path && (!request->path || !*request->path))
         return ab_fail(AB_CONFIG, "--data %s: expected %s:PATH, found no path", name, source->name);
     if (!source->reads_path && request->path)
@@ -109,6 +114,13 @@ static ab_status load_source(ab_data *data, const ab_data_source *source, const 
     bool arrays = source->kind == AB_INPUT_VALUES && source->reads_path; /* may hold anything */
     if (source->kind != request->shape->input && !arrays)
         return wrong_kind(name, source->kind, request->shape);
+    return AB_OK;
+}
+
+static ab_status load_source(ab_data *data, const ab_data_source *source, const char *name,
+                             const ab_data_request *request) {
+    data->name = source->name;
+    AB_TRY(check_source(source, name, request));
     return source->load(data, request);
 }
 
@@ -117,6 +129,14 @@ static ab_status load(ab_data *data, const char *name, const ab_data_shape *shap
     for (size_t i = 0; i < AB_COUNT_OF(sources); i++)
         if (is_called(sources[i], name, &request.path)) return load_source(data, sources[i], name, &request);
     return load_directory(data, name, &request);
+}
+
+ab_status ab_data_check(const char *name_or_path, const ab_data_shape *shape) {
+    ab_data_request request = {.shape = shape};
+    for (size_t i = 0; i < AB_COUNT_OF(sources); i++)
+        if (is_called(sources[i], name_or_path, &request.path))
+            return check_source(sources[i], name_or_path, &request);
+    return check_directory(name_or_path, &request);
 }
 
 static ab_status fit(ab_data *data) {

@@ -466,7 +466,10 @@ static ab_status take_shadow(const ab_options *options, ab_run_config *config) {
         return ab_fail(AB_USAGE, "--shadow: expected fp32 or decensor, found '%s'%s%s%s", text,
                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     config->shadow = strcmp(text, kinds[0]) == 0 ? AB_REFERENCE_FP32 : AB_REFERENCE_DECENSOR;
-    return parse_integer(options, AB_OPTION_shadow_every, 0, INT64_MAX, &config->shadow_every);
+    AB_TRY(parse_integer(options, AB_OPTION_shadow_every, 0, INT64_MAX, &config->shadow_every));
+    if (options->given[AB_OPTION_shadow] && !options->given[AB_OPTION_shadow_every])
+        return ab_fail(AB_USAGE, "--shadow: nothing is compared; give --shadow-every N");
+    return AB_OK;
 }
 
 static int available_threads(void) {
@@ -596,6 +599,15 @@ static ab_status open_data(const ab_options *options, ab_run_config *config) {
     return ab_run_config_steps(options, config);
 }
 
+/* Without training the data is opened only if an option speaks of its images. */
+static ab_status check_data(const ab_options *options, ab_run_config *config) {
+    const bool images = config->pixels.padded || config->pixels.channels > 0;
+    if (!images)
+        return options->given[AB_OPTION_data] ? ab_data_check(config->data_name, &config->net->data) : AB_OK;
+    AB_TRY(ab_data_open(config->data_name, &config->net->data, config->seed, &config->data));
+    return ab_data_preprocess(config->data, &config->pixels);
+}
+
 ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run_config *config) {
     *config = (ab_run_config){.data_name = options->text[AB_OPTION_data],
                               .init_file = options->text[AB_OPTION_init],
@@ -633,7 +645,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_profile(options, config));
     AB_TRY_GOTO(take_probes(options, config));
     AB_TRY_GOTO(take_shadow(options, config));
-    if (with_data) AB_TRY_GOTO(open_data(options, config));
+    AB_TRY_GOTO(with_data ? open_data(options, config) : check_data(options, config));
 out:
     if (status != AB_OK) ab_run_config_clear(config);
     return status;
@@ -913,6 +925,20 @@ ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *
 out:
     ab_run_cells_free(cells, *count);
     return status;
+}
+
+void ab_run_unused_scaling(const ab_options *options, const ab_cell_spec *cells, int count, char *text,
+                           size_t size) {
+    static const ab_option_id dynamic[] = {AB_OPTION_min_loss_scale, AB_OPTION_max_loss_scale,
+                                           AB_OPTION_scale_window};
+    char name[AB_OPTION_NAME];
+    bool moves = false;
+    text[0] = '\0';
+    for (int i = 0; i < count; i++) moves = moves || cells[i].policy.loss_scale.dynamic;
+    for (size_t i = 0; i < AB_COUNT_OF(dynamic) && !moves; i++)
+        if (options->given[dynamic[i]])
+            ab_text_append(text, size, "%s%s", text[0] ? ", " : "", ab_option_name(dynamic[i], name));
+    if (text[0]) ab_text_append(text, size, ": without effect: no cell has a dynamic loss scale");
 }
 
 ab_status ab_cell_file(const char *option, const char *pattern, const char *id, char *path, size_t size) {

@@ -88,6 +88,9 @@ typedef struct ab_cell_spec {
  * cell whose policy repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned
  * by the caller (ab_run_cells_free). */
 AB_MUST_CHECK ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **cells, int *count);
+/* Writes which options of dynamic loss scales are given though no cell has one; "" if none is. */
+void ab_run_unused_scaling(const ab_options *options, const ab_cell_spec *cells, int count, char *text,
+                           size_t size);
 /* The one cell at a place, in a time that does not grow with their number. The caller frees cell->id.
  * AB_INTERNAL if it has another id. */
 AB_MUST_CHECK ab_status ab_run_cell_at(const ab_run_config *config, int64_t place, const char *id,

@@ -66,11 +66,17 @@ static ab_status unknown_option(const char *word) {
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* Finds the option of "--name" or "--name=value"; *value points behind the equals sign, or is NULL. */
+/* Finds the option of "--name" or "--name=value"; *value points behind the equals sign, or is NULL. --level
+ * is
+ * --levels. */
 static ab_status find_option(const char *word, ab_option_id *id, const char **value) {
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
     *value = equals ? equals + 1 : NULL;
+    if (length == strlen("--level") && strncmp(word, "--level", length) == 0) {
+        *id = AB_OPTION_levels;
+        return AB_OK;
+    }
     for (int i = 0; i < AB_OPTION_COUNT; i++) {
         char name[AB_OPTION_NAME];
         ab_option_name((ab_option_id)i, name);

@@ -598,13 +598,19 @@ static void warn_of_faults(const ab_recipe *recipe) {
         ab_warn("--schedule-on-skip: the schedule runs ahead of the training at every skipped step");
 }
 
+static void warn_of(const run *r, const char *text) {
+    if (!text[0]) return;
+    ab_warn("%s", text);
+    ab_record_warn(r->document, text);
+}
+
 /* Options without effect are said on stderr and in the document. */
 static void warn_of_unused(const run *r) {
     char text[480];
     ab_level_options_unused(&r->options, r->config.level, r->config.levels, text, sizeof text);
-    if (!text[0]) return;
-    ab_warn("%s", text);
-    ab_record_warn(r->document, text);
+    warn_of(r, text);
+    ab_run_unused_scaling(&r->options, r->cells, r->count, text, sizeof text);
+    warn_of(r, text);
 }
 
 static ab_status open_group(run *r) {

@@ -32,7 +32,7 @@ bad "the first character is the capital letter O: 'O1'" --levels o1
 bad "expected O0, O1, O2 or O3, found 'O4'" --levels O4
 bad "duplicate level O1" --levels O1,O1
 bad "empty item" --levels O0,
-bad "unknown option '--level'; did you mean '--levels'?" --level O1
+bad "unknown option '--leves'; did you mean '--levels'?" --leves O1
 bad "did you mean '--batch'?" --bach 3
 bad "expected an option, found 'lenet5'" lenet5
 bad "--steps: expected N, found nothing" --steps

@@ -143,12 +143,13 @@ const ab_observed *ab_cell_observed_at(const ab_cell *cell, int i);
 int ab_cell_trained_count(const ab_cell *cell);
 const ab_probe_param *ab_cell_trained_at(const ab_cell *cell, int i);
 
-/* loss: for classifiers the mean cross entropy of the fp32 logits, in double, without class weights;
- * otherwise the mean of the network's loss. */
+/* loss: for classifiers the mean cross entropy of the fp32 logits, in double, with the class weights, the
+ * label smoothing and the ignore_index of the network's loss; otherwise the mean of the network's loss. */
 typedef struct ab_eval_result {
     int64_t count;   /* rows of logits, or samples if the network has no classes */
     int64_t correct; /* -1 without classes */
     int64_t ranked;  /* rows of logits without NaN; the others count as wrong */
+    double weight;   /* of the rows, by their classes: what the sum of losses is divided by */
     double loss;
 } ab_eval_result;
 

@@ -8,8 +8,24 @@
 
 /* ---- trained weights ------------------------------------------------------------------------- */
 
+static double weight_of(const ab_class_terms *terms, int64_t class) {
+    return terms->weight.value ? (double)terms->weight.value[class] : 1.0;
+}
+
+/* The cross entropy of a row as torch defines it with class weights and label smoothing; `top`: logarithm of
+ * the sum of the exponentials. */
+static double entropy(const ab_class_terms *terms, const float *logits, double top, int64_t target,
+                      int64_t classes) {
+    double spread = 0;
+    for (int64_t k = 0; terms->smoothing > 0 && k < classes; k++)
+        spread += weight_of(terms, k) * (top - (double)logits[k]);
+    return (1 - terms->smoothing) * weight_of(terms, target) * (top - (double)logits[target]) +
+           terms->smoothing / (double)classes * spread;
+}
+
 /* A row with a NaN has no best class and counts as wrong. */
-static void score(const float *logits, int64_t target, int64_t classes, ab_eval_result *result) {
+static void score(const ab_class_terms *terms, const float *logits, int64_t target, int64_t classes,
+                  ab_eval_result *result) {
     int64_t best = 0, numbers = 0;
     double sum = 0;
     for (int64_t k = 0; k < classes; k++) {
@@ -17,7 +33,8 @@ static void score(const float *logits, int64_t target, int64_t classes, ab_eval_
         if (logits[k] > logits[best]) best = k;
     }
     for (int64_t k = 0; k < classes; k++) sum += ab_exp((double)logits[k] - (double)logits[best]);
-    result->loss += (double)logits[best] + ab_log(sum) - (double)logits[target];
+    result->loss += entropy(terms, logits, (double)logits[best] + ab_log(sum), target, classes);
+    result->weight += weight_of(terms, target);
     result->correct += best == target && numbers == classes;
     result->ranked += numbers == classes;
     result->count++;
@@ -50,6 +67,7 @@ static ab_status evaluate_loss(const evaluation *e, ab_eval_result *result) {
         result->loss += (double)loss * (double)batch;
         result->count += batch;
     }
+    result->weight = (double)result->count;
     return AB_OK;
 }
 
@@ -59,13 +77,14 @@ static ab_status evaluate_classes(const evaluation *e, float *logits, ab_eval_re
     const ab_tensor *tensor = &e->walk->memory->tensor[plan->logits];
     const int64_t batch = plan->batch, classes = plan->net->classes;
     const int64_t rows = ab_tensor_count(tensor) / classes / batch; /* per sample */
+    const ab_class_terms terms = ab_class_terms_of(plan->net);
     for (int64_t first = 0; first < e->total; first += batch) {
         int64_t n = e->total - first < batch ? e->total - first : batch;
         AB_TRY(run_batch(e, first, n));
         AB_TRY(ab_tensor_read(tensor, logits));
         for (int64_t i = 0; i < n * rows; i++) {
             int64_t target = ab_score_class_of(e->batches, i, classes);
-            if (target >= 0) score(logits + i * classes, target, classes, result);
+            if (target >= 0) score(&terms, logits + i * classes, target, classes, result);
         }
     }
     return AB_OK;
@@ -86,7 +105,7 @@ static ab_status evaluate(const evaluation *e, ab_eval_result *result) {
 static ab_status put_own_loss(const evaluation *e, ab_eval_result *result) {
     ab_eval_result own = {0};
     AB_TRY(evaluate_loss(e, &own));
-    result->loss = own.loss / (double)own.count * (double)result->count;
+    result->loss = own.loss / (double)own.count * result->weight;
     return AB_OK;
 }
 
@@ -99,7 +118,7 @@ ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval
     cell->observation.observer = NULL;
     AB_TRY(evaluate(&e, result));
     if (cell->plan->net->scores >= 0) AB_TRY(put_own_loss(&e, result));
-    if (result->count) result->loss /= (double)result->count;
+    if (result->count) result->loss /= result->weight;
     return AB_OK;
 }
 

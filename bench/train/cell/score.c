@@ -2,12 +2,29 @@
 #include "bench/train/cell/score.h"
 
 #include <math.h>
+#include <string.h>
+
+static void take_attribute(const ab_net_op *op, const char *name, void *field, size_t bytes) {
+    for (const ab_attr *attr = op->op->attrs; attr && attr->name; attr++)
+        if (strcmp(attr->name, name) == 0) memcpy(field, (const char *)op->attrs + attr->offset, bytes);
+}
+
+ab_class_terms ab_class_terms_of(const ab_net *net) {
+    ab_class_terms terms = {.weight = {NULL, 0}, .smoothing = 0, .ignored = -1};
+    if (net->scored < 0) return terms;
+    const ab_net_op *op = &net->op[net->scored];
+    take_attribute(op, "weight", &terms.weight, sizeof terms.weight);
+    take_attribute(op, "label_smoothing", &terms.smoothing, sizeof terms.smoothing);
+    take_attribute(op, "ignore_index", &terms.ignored, sizeof terms.ignored);
+    return terms;
+}
 
 int64_t ab_score_class_of(const ab_batches *batches, int64_t i, int64_t classes) {
     const ab_cell_memory *memory = batches->memory;
     if (!memory->tensor[memory->plan->targets].format) {
         int32_t id = ((const int32_t *)batches->targets)[i];
-        return id >= 0 && id < classes ? id : -1;
+        const bool counts = id >= 0 && id < classes && id != ab_class_terms_of(memory->plan->net).ignored;
+        return counts ? id : -1;
     }
     const float *share = (const float *)batches->targets + i * classes;
     int64_t best = 0;

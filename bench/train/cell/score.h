@@ -13,7 +13,17 @@ typedef struct ab_training_score {
     int64_t correct, count;
 } ab_training_score;
 
-/* Target class of row i of the logits of the loaded batch; -1: ignored. */
+/* How the loss that compares logits with class ids treats classes: weight.value NULL: all alike. */
+typedef struct ab_class_terms {
+    ab_floats weight; /* of each class; borrowed from the network */
+    double smoothing; /* label_smoothing */
+    int64_t ignored;  /* ignore_index */
+} ab_class_terms;
+
+/* The terms of the network's scored loss; all classes alike if none is scored. */
+ab_class_terms ab_class_terms_of(const ab_net *net);
+
+/* Target class of row i of the logits of the loaded batch; -1: the loss ignores the row. */
 int64_t ab_score_class_of(const ab_batches *batches, int64_t i, int64_t classes);
 
 /* Adds the rows of the batch that just ran forward; a row with a NaN counts as wrong. */

@@ -68,6 +68,38 @@ static void take(ab_cell *cell, int steps, float *loss) {
 
 /* ---- best constant prediction ---------------------------------------------------------------- */
 
+/* What evaluation of a trained network reports on one batch. */
+static ab_eval_result evaluated(const char *ops) {
+    ab_net *net = parse("", ops);
+    ab_cell *cell = create(net, "O0", 0);
+    ab_eval_result result;
+    take(cell, 20, NULL);
+    assert_int_equal(ab_cell_evaluate(cell, AB_SPLIT_TEST, BATCH, &result), AB_OK);
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+    return result;
+}
+
+/* Class weights, smoothing and ignored rows: the test loss is what the loss op itself computes, which it does
+ * where the network names its scores. */
+static void the_test_loss_is_the_networks_loss_with_class_weights(void **state) {
+    (void)state;
+    static const char *const attributes[] = {
+        "", ", \"weight\": [1, 4, 0.5, 1, 1, 0.25, 2, 3, 1, 1]", ", \"label_smoothing\": 0.2",
+        ", \"ignore_index\": 2",
+        ", \"weight\": [1, 4, 0.5, 1, 1, 0.25, 2, 3, 1, 1], \"label_smoothing\": 0.1, \"ignore_index\": 2"};
+    for (size_t i = 0; i < AB_COUNT_OF(attributes); i++) {
+        char scored[2048], own[2048];
+        snprintf(scored, sizeof scored, TRUNK "{\"name\": \"ce\", \"op\": \"cross_entropy\"%s}",
+                 attributes[i]);
+        snprintf(own, sizeof own, "%s], \"scores\": \"fc\", \"losses\": [\"ce\"", scored);
+        const ab_eval_result a = evaluated(scored), b = evaluated(own);
+        if (!(fabs(a.loss - b.loss) <= 3e-6 * b.loss))
+            fail_msg("'%s': test loss %.9g, the loss op %.9g", attributes[i], a.loss, b.loss);
+        if (strstr(attributes[i], "ignore_index")) assert_true(a.count < BATCH);
+    }
+}
+
 /* Shares of the classes in the first batches of training, in file order. */
 static void find_shares(double *share) {
     for (int c = 0; c < CLASSES; c++) share[c] = 0;
@@ -221,6 +253,7 @@ static void outputs_that_are_no_numbers_are_right_for_no_class(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_test_loss_is_the_networks_loss_with_class_weights),
         cmocka_unit_test(the_constant_of_a_cross_entropy_loses_the_entropy_of_the_classes),
         cmocka_unit_test(the_constant_of_a_pointwise_loss_is_the_mean_or_its_logit),
         cmocka_unit_test(a_loss_of_weights_or_written_by_hand_has_no_best_constant),

@@ -83,12 +83,23 @@ static void write_level(const cJSON *cell, ab_grid_text *out) {
                  moved ? clean(cell, "twin", "?", twin, sizeof twin) : "");
 }
 
+/* A number with a word behind it, as numbers alone are written: "2^40:skip". */
+static void shorten_number(char *text) {
+    char number[AB_TEXT_NUMBER], behind[SCALE_TEXT], *rest;
+    const double scale = strtod(text, &rest);
+    if (text[0] < '0' || text[0] > '9' || *rest != ':') return;
+    ab_text_show(behind, sizeof behind, "%s", rest);
+    ab_text_show(text, SCALE_TEXT, "%s%s", ab_text_scale(number, scale), behind);
+}
+
 static void write_scale(const cJSON *cell, ab_grid_text *out) {
     const cJSON *scale = ab_json_at(cell, "policy.loss_scale");
-    if (cJSON_IsNumber(scale))
+    if (cJSON_IsNumber(scale)) {
         ab_text_scale(out->text, scale->valuedouble);
-    else
-        clean(cell, cJSON_IsString(scale) ? "policy.loss_scale" : "scale_policy", "?", out->text, SCALE_TEXT);
+        return;
+    }
+    clean(cell, cJSON_IsString(scale) ? "policy.loss_scale" : "scale_policy", "?", out->text, SCALE_TEXT);
+    shorten_number(out->text);
 }
 
 static void write_half(const cJSON *cell, ab_grid_text *out) {

@@ -155,6 +155,18 @@ static void expect_text(const char *fixture, const char *expected) {
     cJSON_Delete(document);
 }
 
+static void test_a_power_of_two_that_skips_is_written_as_one(void **state) {
+    (void)state;
+    cJSON *document = ab_test_fixture("lenet5"), *cell = cJSON_GetObjectItem(document, "cells")->child;
+    while (strstr(cJSON_GetObjectItem(cell, "id")->valuestring, "/O3/") == NULL) cell = cell->next;
+    cJSON_ReplaceItemInObject(cJSON_GetObjectItem(cell, "policy"), "loss_scale", cJSON_CreateNull());
+    cJSON_ReplaceItemInObject(cell, "scale_policy", cJSON_CreateString("1099511627776:skip"));
+    char *table = ab_test_report(document, "table", 0);
+    if (!strstr(table, "\nO3     2^40:skip")) fail_msg("no 2^40:skip in\n%s", table);
+    free(table);
+    cJSON_Delete(document);
+}
+
 static void test_void_failed_and_incomplete_are_said_with_their_reasons(void **state) {
     (void)state;
     expect_text("lenet5", "O3 1: speed ratio void: loss gap +0.1909 is above");
@@ -344,6 +356,7 @@ int main(void) {
         cmocka_unit_test(test_every_number_follows_from_the_raw_record),
         cmocka_unit_test(test_the_noise_floor_stands_beside_the_gaps),
         cmocka_unit_test(test_both_floors_stand_beside_the_gaps),
+        cmocka_unit_test(test_a_power_of_two_that_skips_is_written_as_one),
         cmocka_unit_test(test_void_failed_and_incomplete_are_said_with_their_reasons),
         cmocka_unit_test(test_columns_that_tell_cells_apart_appear_only_then),
         cmocka_unit_test(test_the_table_fits_a_terminal_of_120_columns),

@@ -47,7 +47,7 @@ for option in "--out x.json" "--csv x.csv" "--markdown x.md" "--html x.html" "--
     # shellcheck disable=SC2086
     run plan --net lenet5 --level O2 $option
     expect_rc 0 "plan $option"
-    expect_text err "${option%% *}: without effect: a plan goes to stdout and nothing is written" "plan $option"
+    expect_text err "${option%% *}: without effect: a plan goes to stdout and nothing is written" "$option"
 done
 checks=$((checks + 1))
 [ -z "$(ls x* 2>/dev/null)" ] || fail "a plan wrote $(ls x*)"

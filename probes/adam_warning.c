@@ -16,11 +16,10 @@
 /* The value above which spikes followed in the same paper. */
 static const double rms_limit = 2.3;
 
-/* Sums over one block, one step, or all steps. */
+/* Sums over one block, one run of blocks, one step, or all steps. */
 typedef struct signs {
-    int64_t n, stale, below_eps, zero;
-    double ratio; /* sum of g^2 / v^ over elements with v^ > 0 */
-    int64_t ratios;
+    int64_t n;
+    ab_moment_account moment;
 } signs;
 
 typedef struct history {
@@ -34,7 +33,8 @@ typedef struct history {
 typedef struct adam_warning {
     ab_probe_setup setup;
     history *param;
-    signs *block; /* of the current step, reduced in order */
+    signs *block;   /* of the current step, reduced in order */
+    signs *counted; /* [params], of the current step, where the device counted */
     ab_columns columns;
 } adam_warning;
 
@@ -43,6 +43,7 @@ static void destroy(void *state) {
     if (!a) return;
     free(a->param);
     free(a->block);
+    free(a->counted);
     free(a);
 }
 
@@ -65,7 +66,8 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
         blocks += (size_t)block_count(&setup->param[p]);
     }
     a->block = calloc(blocks + 1, sizeof *a->block);
-    if (!a->param || !a->block) {
+    a->counted = calloc((size_t)a->setup.params + 1, sizeof *a->counted);
+    if (!a->param || !a->block || !a->counted) {
         destroy(a);
         return ab_fail(AB_NO_MEMORY, "probe adam_warning: out of memory for %d parameters", setup->params);
     }
@@ -74,12 +76,6 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 }
 
 /* ---- one block ------------------------------------------------------------------------------- */
-
-/* Whether v did not change although the formula changes it by more than the rounding error in double. */
-static bool is_stale(double beta2, double old, double g, double kept) {
-    double move = (1 - beta2) * (g * g - old);
-    return kept == old && fabs(move) > 0x1p-40 * old;
-}
 
 static void update(void *state, const ab_update_block *block) {
     adam_warning *a = state;
@@ -94,12 +90,12 @@ static void update(void *state, const ab_update_block *block) {
     for (int64_t i = 0; i < block->n; i++) {
         double g = (double)block->grad[i] + optimizer->weight_decay * (double)block->before[i];
         double v_hat = (double)v[i] / correction;
-        sums.stale += is_stale(optimizer->beta2, (double)old[i], g, (double)kept[i]);
-        sums.zero += v_hat == 0 && g != 0;
-        sums.below_eps += v_hat > 0 && v_hat < eps2;
+        sums.moment.stale += ab_moment_is_stale(optimizer->beta2, (double)old[i], g, (double)kept[i]);
+        sums.moment.zero += v_hat == 0 && g != 0;
+        sums.moment.below_eps += v_hat > 0 && v_hat < eps2;
         if (!(v_hat > 0) || !(g - g == 0)) continue;
-        sums.ratio += g * g / v_hat;
-        sums.ratios++;
+        sums.moment.ratio += g * g / v_hat;
+        sums.moment.ratios++;
     }
     a->block[a->param[block->param].first_block + block->first / AB_UPDATE_BLOCK] = sums;
 }
@@ -108,21 +104,35 @@ static void update(void *state, const ab_update_block *block) {
 
 static void add_signs(signs *into, const signs *from) {
     into->n += from->n;
-    into->stale += from->stale;
-    into->below_eps += from->below_eps;
-    into->zero += from->zero;
-    into->ratio += from->ratio;
-    into->ratios += from->ratios;
+    into->moment.stale += from->moment.stale;
+    into->moment.below_eps += from->moment.below_eps;
+    into->moment.zero += from->moment.zero;
+    into->moment.ratio += from->moment.ratio;
+    into->moment.ratios += from->moment.ratios;
 }
 
+/* Sums of runs of blocks, in order. */
 static signs reduce_blocks(adam_warning *a, int p) {
-    signs step = {0};
-    for (int64_t b = 0; b < block_count(&a->setup.param[p]); b++) {
+    signs step = a->counted[p], run = {0};
+    const int64_t blocks = block_count(&a->setup.param[p]);
+    a->counted[p] = (signs){0};
+    for (int64_t b = 0; b < blocks; b++) {
         signs *sums = &a->block[a->param[p].first_block + b];
-        add_signs(&step, sums);
+        add_signs(&run, sums);
         *sums = (signs){0};
+        if ((b + 1) % AB_UPDATE_RUN != 0 && b + 1 < blocks) continue;
+        add_signs(&step, &run);
+        run = (signs){0};
     }
     return step;
+}
+
+static void counted(void *state, int param, const ab_update_counts *counts) {
+    adam_warning *a = state;
+    if (!applies(a)) return;
+    signs step = {.n = counts->count};
+    for (int64_t r = 0; r < counts->runs; r++) add_signs(&step, &(signs){.moment = counts->run[r].moment});
+    a->counted[param] = step;
 }
 
 static void add_rms(history *param, double rms, int64_t step, int column) {
@@ -142,7 +152,8 @@ static void step_end(void *state, int64_t step) {
         ab_columns_halve_max(param->rms_column, halvings);
         signs sums = reduce_blocks(a, p);
         add_signs(&param->total, &sums);
-        if (sums.ratios > 0) add_rms(param, sqrt(sums.ratio / (double)sums.ratios), step, column);
+        const ab_moment_account *moment = &sums.moment;
+        if (moment->ratios > 0) add_rms(param, sqrt(moment->ratio / (double)moment->ratios), step, column);
     }
 }
 
@@ -154,7 +165,7 @@ static double share(int64_t part, int64_t whole) {
 
 static void report_param(const adam_warning *a, int p, ab_probe_sink *sink) {
     const history *param = &a->param[p];
-    bool any = param->total.ratios > 0;
+    bool any = param->total.moment.ratios > 0;
     sink->begin_object(sink, NULL);
     sink->text(sink, "name", a->setup.param[p].name);
     sink->text(sink, "layer", a->setup.param[p].layer);
@@ -163,9 +174,9 @@ static void report_param(const adam_warning *a, int p, ab_probe_sink *sink) {
     sink->number(sink, "rms_max", any ? param->rms_max : (double)NAN);
     sink->integer(sink, "rms_max_step", param->rms_max_step);
     sink->integer(sink, "steps_over_limit", param->over_limit);
-    sink->number(sink, "stale_share", share(param->total.stale, param->total.n));
-    sink->number(sink, "below_eps_share", share(param->total.below_eps, param->total.n));
-    sink->number(sink, "zero_share", share(param->total.zero, param->total.n));
+    sink->number(sink, "stale_share", share(param->total.moment.stale, param->total.n));
+    sink->number(sink, "below_eps_share", share(param->total.moment.below_eps, param->total.n));
+    sink->number(sink, "zero_share", share(param->total.moment.zero, param->total.n));
     sink->begin_object(sink, "steps");
     ab_columns_report(&a->columns, sink);
     sink->begin_array(sink, "rms_max");
@@ -221,6 +232,7 @@ const ab_probe_kind ab_probe_adam_warning = {
     .create = create,
     .destroy = destroy,
     .update = update,
+    .counted = counted,
     .step_end = step_end,
     .report = report,
 };

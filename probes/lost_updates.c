@@ -16,16 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOTAL = AB_TERM_COUNT, CAUSES, LANES = 8, STRETCH = 64 };
+enum { TOTAL = AB_CAUSE_TOTAL, CAUSES = AB_UPDATE_CAUSES, LANES = AB_UPDATE_LANES, STRETCH = 64 };
 
 static const char *const cause_names[CAUSES] = {"gradient", "weight_decay", "momentum", "eps", "update"};
 static const double stopped_share = 0.9;
 
-/* Counts of one cause. */
-typedef struct account {
-    int64_t nonzero, lost;
-    double energy, lost_energy;
-} account;
+typedef ab_update_account account;
 
 /* Sums of one block of a parameter in the current step. Sums in double are reduced in block order,
  * independent of the threads. */
@@ -36,19 +32,8 @@ typedef struct block_sums {
     double lr;
 } block_sums;
 
-/* Histogram of |update| in half spacings of the weight: bins of 1/8 octave, from 2^-32 to 2^32. */
-enum {
-    RATIO_BITS = 3,
-    RATIO_OCTAVES = 64,
-    RATIOS = RATIO_OCTAVES << RATIO_BITS,
-    RATIO_SHIFT = 23 - RATIO_BITS
-};
-/* Parameters of at least LARGE elements: every eighth element is sampled. */
-enum { LARGE = 8192, LARGE_STRIDE = 8 };
-enum { RATIO_BASE = (127 - RATIO_OCTAVES / 2) << RATIO_BITS };
-
-/* Histogram of |weight| / |update| by octave, of updates and of lost ones. */
-enum { SIZES = 96, SIZE_FIRST = -32 };
+enum { RATIOS = AB_RATIOS, LARGE = AB_RATIO_LARGE, LARGE_STRIDE = AB_RATIO_STRIDE };
+enum { SIZES = AB_SIZES, SIZE_FIRST = AB_SIZE_FIRST };
 
 typedef struct sizes {
     int64_t counts[SIZES], lost[SIZES];
@@ -66,12 +51,19 @@ typedef struct ledger {
     sizes size;            /* of all probed steps */
 } ledger;
 
+/* What the device counted of a parameter in the current step. */
+typedef struct counted_step {
+    bool given;
+    account total;
+} counted_step;
+
 typedef struct lost_updates {
     ab_probe_setup setup;
     ledger *param;          /* [params] */
     block_sums *block;      /* all parameters' blocks */
     uint32_t *thread_ratio; /* [params][threads][RATIOS], of the current step */
     sizes *thread_size;     /* [params][threads], of the current step */
+    counted_step *counted;  /* [params] */
     ab_columns columns;
     int64_t steps;
 } lost_updates;
@@ -83,6 +75,7 @@ static void destroy(void *state) {
     free(l->block);
     free(l->thread_ratio);
     free(l->thread_size);
+    free(l->counted);
     free(l);
 }
 
@@ -99,6 +92,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     l->param = calloc(params + 1, sizeof *l->param);
     l->thread_ratio = calloc(params * (size_t)setup->threads * RATIOS + 1, sizeof *l->thread_ratio);
     l->thread_size = calloc(params * (size_t)setup->threads + 1, sizeof *l->thread_size);
+    l->counted = calloc(params + 1, sizeof *l->counted);
     for (size_t p = 0; p < params && l->param; p++) {
         l->param[p].stopped_since = -1;
         l->param[p].lr = setup->optimizer.lr;
@@ -106,7 +100,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
         blocks += (size_t)block_count(&setup->param[p]);
     }
     l->block = calloc(blocks + 1, sizeof *l->block);
-    if (!l->param || !l->block || !l->thread_ratio || !l->thread_size) {
+    if (!l->param || !l->block || !l->thread_ratio || !l->thread_size || !l->counted) {
         destroy(l);
         return ab_fail(AB_NO_MEMORY, "probe lost_updates: out of memory for %d parameters", setup->params);
     }
@@ -115,8 +109,6 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 }
 
 /* ---- one block ------------------------------------------------------------------------------- */
-
-static double finite_or_zero(double x) { return x - x == 0 ? x : 0; }
 
 static double sum_lanes(const double *lane) {
     double sum = 0;
@@ -191,7 +183,7 @@ static double moved(const double *change, const float *stored, const float *befo
     double sum = sum_lanes(lane);
     if (sum - sum == 0) return sum;
     sum = 0;
-    for (i = 0; i < n; i++) sum += finite_or_zero((double)stored[i] - (double)before[i]) * change[i];
+    for (i = 0; i < n; i++) sum += ab_finite_or_zero((double)stored[i] - (double)before[i]) * change[i];
     return sum;
 }
 
@@ -201,19 +193,13 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
-/* Counts |update| / half spacing at the weight, of every `stride`-th element. Dividing by a power of two is a
- * subtraction of exponents. */
+/* Counts |update| / half spacing at the weight, of every `stride`-th element. */
 static void count_ratios(const ab_format *format, const double *change, const float *before, int64_t n,
                          int64_t stride, uint32_t *ratio) {
     const int smallest = format->emin + 127;
-    for (int64_t i = 0; i < n; i += stride) {
-        int exponent = (int)(bits_of(before[i]) >> 23 & 0xFFu);
-        exponent = exponent > smallest ? exponent : smallest;
-        int size = (int)((bits_of((float)change[i]) & 0x7FFFFFFFu) >> RATIO_SHIFT);
-        int bin = size - (exponent - 127 - format->precision) * (1 << RATIO_BITS) - RATIO_BASE;
-        bin = bin < RATIOS ? bin : RATIOS - 1;
-        ratio[bin > 0 ? bin : 0] += change[i] != 0;
-    }
+    for (int64_t i = 0; i < n; i += stride)
+        ratio[ab_ratio_bin(bits_of(before[i]), bits_of((float)change[i]), format->precision, smallest)] +=
+            change[i] != 0;
 }
 
 /* The octave of |weight| / |update|, of every `stride`-th element. */
@@ -224,8 +210,7 @@ static void count_sizes(const double *change, const float *before, const float *
         const double ratio = fabs((double)before[i] / change[i]);
         uint64_t bits;
         memcpy(&bits, &ratio, sizeof bits);
-        int bin = (int)(bits >> 52) - 1023 - SIZE_FIRST;
-        bin = bin < 0 ? 0 : bin < SIZES ? bin : SIZES - 1;
+        const int bin = ab_size_bin(bits);
         size->counts[bin]++;
         size->lost[bin] += stored[i] == before[i];
     }
@@ -234,7 +219,7 @@ static void count_sizes(const double *change, const float *before, const float *
 /* Returns `part` if all values are finite; else a copy in `room` with non-finite values replaced by 0. */
 static const double *finite_part(const double *part, int64_t n, double *room) {
     if (energy_of(part, n) <= DBL_MAX) return part;
-    for (int64_t i = 0; i < n; i++) room[i] = finite_or_zero(part[i]);
+    for (int64_t i = 0; i < n; i++) room[i] = ab_finite_or_zero(part[i]);
     return room;
 }
 
@@ -262,7 +247,7 @@ static void update(void *state, const ab_update_block *block) {
     }
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
+/* ---- a parameter, counted by the device ------------------------------------------------------ */
 
 static void add_account(account *into, const account *from) {
     into->nonzero += from->nonzero;
@@ -271,20 +256,61 @@ static void add_account(account *into, const account *from) {
     into->lost_energy += from->lost_energy;
 }
 
-/* Adds the blocks of one parameter, in order, and empties them. */
+static void counted(void *state, int param, const ab_update_counts *counts) {
+    lost_updates *l = state;
+    ledger *own = &l->param[param];
+    account cause[CAUSES] = {{0}};
+    double sum = 0;
+    for (int64_t r = 0; r < counts->runs; r++) {
+        for (int c = 0; c < CAUSES; c++) add_account(&cause[c], &counts->run[r].cause[c]);
+        sum += counts->run[r].moved;
+    }
+    for (int c = 0; c < CAUSES; c++) add_account(&own->cause[c], &cause[c]);
+    own->causes |= counts->terms | 1u << TOTAL;
+    own->moved += sum;
+    if (counts->lr > 0) own->lr = counts->lr;
+    l->counted[param] = (counted_step){true, cause[TOTAL]};
+    memcpy(l->thread_ratio + (size_t)(param * l->setup.threads) * RATIOS, counts->ratio,
+           sizeof counts->ratio);
+    sizes *size = &l->thread_size[param * l->setup.threads];
+    memcpy(size->counts, counts->size, sizeof size->counts);
+    memcpy(size->lost, counts->size_lost, sizeof size->lost);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* The sums of a run of blocks, which is emptied. */
+static ab_update_sums reduce_run(block_sums *block, int64_t blocks, ledger *own) {
+    ab_update_sums run = {.ill = -1};
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int c = 0; c < CAUSES; c++) add_account(&run.cause[c], &block[b].cause[c]);
+        run.moved += block[b].moved;
+        own->causes |= block[b].causes;
+        if (block[b].lr > 0) own->lr = block[b].lr;
+        block[b] = (block_sums){0};
+    }
+    return run;
+}
+
+/* Adds the runs of one parameter, in order, and returns the account of all updates. */
 static account reduce_blocks(lost_updates *l, int p) {
     ledger *own = &l->param[p];
-    account step = {0};
-    for (int64_t b = 0; b < block_count(&l->setup.param[p]); b++) {
-        block_sums *sums = &l->block[own->first_block + b];
-        for (int c = 0; c < CAUSES; c++) add_account(&own->cause[c], &sums->cause[c]);
-        add_account(&step, &sums->cause[TOTAL]);
-        own->causes |= sums->causes;
-        own->moved += sums->moved;
-        if (sums->lr > 0) own->lr = sums->lr;
-        *sums = (block_sums){0};
+    const int64_t blocks = block_count(&l->setup.param[p]);
+    account cause[CAUSES] = {{0}};
+    double sum = 0;
+    if (l->counted[p].given) {
+        l->counted[p].given = false;
+        return l->counted[p].total;
     }
-    return step;
+    for (int64_t b = 0; b < blocks; b += AB_UPDATE_RUN) {
+        const int64_t n = blocks - b < AB_UPDATE_RUN ? blocks - b : AB_UPDATE_RUN;
+        const ab_update_sums run = reduce_run(&l->block[own->first_block + b], n, own);
+        for (int c = 0; c < CAUSES; c++) add_account(&cause[c], &run.cause[c]);
+        sum += run.moved;
+    }
+    for (int c = 0; c < CAUSES; c++) add_account(&own->cause[c], &cause[c]);
+    own->moved += sum;
+    return cause[TOTAL];
 }
 
 static void reduce_ratios(lost_updates *l, int p) {
@@ -355,7 +381,7 @@ static double ratio_point(const ledger *own, double part) {
     for (int bin = 0; bin < RATIOS; bin++) {
         below += own->ratio[bin];
         if (all == 0 || (double)below < part * (double)all) continue;
-        uint32_t bits = (uint32_t)(bin + 1 + RATIO_BASE) << RATIO_SHIFT;
+        uint32_t bits = (uint32_t)(bin + 1 + AB_RATIO_BASE) << AB_RATIO_SHIFT;
         float end;
         memcpy(&end, &bits, sizeof end);
         return (double)end;
@@ -426,6 +452,7 @@ const ab_probe_kind ab_probe_lost_updates = {
     .create = create,
     .destroy = destroy,
     .update = update,
+    .counted = counted,
     .step_end = step_end,
     .report = report,
 };

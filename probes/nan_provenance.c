@@ -9,8 +9,8 @@
  * Payload, from its first bit: number of the op modulo 63 plus 1 (6 bits, all that bf16 keeps), number / 63
  * (3 bits, as far as fp16 goes), step modulo 8191 plus 1 (13 bits, fp32 only). Only probed steps are
  * examined. */
+#include "kernels/backend/extremes.h"
 #include "kernels/format/format.h"
-#include "probes/extremes.h"
 #include "probes/probe.h"
 
 #include <math.h>

@@ -75,8 +75,11 @@ typedef struct ab_probe_kind {
     void (*count)(void *state, int tensor, const struct ab_census *census);
     void (*ran)(void *state, const ab_op_run *run);
     void (*moved)(void *state, const ab_move *move);
+    bool anywhere; /* `ran` and `moved` take tensors in any memory, see ab_watch */
     bool (*wants_replay)(void *state, int64_t step, double loss_scale); /* see ab_watch */
     void (*update)(void *state, const ab_update_block *block);
+    /* Called instead of update with the counts of a whole parameter; NULL: this probe needs the values. */
+    void (*counted)(void *state, int param, const ab_update_counts *counts);
     void (*step_end)(void *state, int64_t step);      /* called after everything else of a probed step */
     void (*report)(void *state, ab_probe_sink *sink); /* writes keys into the open object */
 } ab_probe_kind;

@@ -4,6 +4,7 @@
 
 #include "kernels/core/subnormals.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +101,34 @@ static void update(void *context, const ab_update_block *block) {
     ab_subnormals_set(before);
 }
 
+/* Asks for all that any probe counts. */
+static bool asks(void *context, int64_t taken, ab_update_question *question) {
+    const ab_probe_set *set = context;
+    const ab_probe_optimizer *optimizer = &set->setup.optimizer;
+    for (int p = 0; p < set->count; p++)
+        if (set->kind[p]->update && !set->kind[p]->counted) return false;
+    *question = (ab_update_question){.second_moment = optimizer->second_moment,
+                                     .beta2 = optimizer->beta2,
+                                     .correction = 1 - pow(optimizer->beta2, (double)taken),
+                                     .eps2 = optimizer->eps * optimizer->eps,
+                                     .decay = optimizer->weight_decay};
+    return true;
+}
+
+static void counted(void *context, int param, const ab_update_counts *counts) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
+    ab_probe_set *set = context;
+    int64_t from = set->now_ns();
+    for (int p = 0; p < set->count; p++) {
+        if (!set->kind[p]->counted) continue;
+        set->kind[p]->counted(set->state[p], param, counts);
+        int64_t to = set->now_ns();
+        *cost_of(set, 0, p) += to - from;
+        from = to;
+    }
+    ab_subnormals_set(before);
+}
+
 /* Whether a step is shown to probe p: a replay only to the probes that requested it. */
 static bool shown(const ab_probe_set *set, int p) {
     return !set->is_replay || (set->replay_requests >> p & 1u);
@@ -155,14 +184,18 @@ static void begin(void *context, int64_t step, double loss_scale) {
 }
 
 ab_watch ab_probe_set_watch(ab_probe_set *set) {
-    ab_watch watch = {.context = set, .begin = begin};
+    ab_watch watch = {.context = set, .begin = begin, .anywhere = true};
     for (int p = 0; p < set->count; p++) {
+        const bool reads = set->kind[p]->ran || set->kind[p]->moved;
+        watch.anywhere = watch.anywhere && (!reads || set->kind[p]->anywhere);
         watch.roles |= set->kind[p]->roles;
         if (set->kind[p]->ran) watch.ran = ran;
         if (set->kind[p]->moved) watch.moved = moved;
         if (set->kind[p]->wants_replay) watch.wants_replay = wants_replay;
         if (set->kind[p]->update) watch.update = update;
     }
+    watch.asks = asks;
+    watch.counted = counted;
     return watch;
 }
 

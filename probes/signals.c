@@ -4,15 +4,14 @@
  * Samples evenly spaced rows (a row is the last dimension: channels or features), at most SAMPLED values per
  * output: RMS values are estimates, and a unit counts as silent if it is 0 in every sampled row. This probe
  * does not detect all infinities. */
+#include "kernels/backend/row_sums.h"
 #include "kernels/core/text.h"
-#include "kernels/format/convert.h"
 #include "probes/probe.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { MAX_OPS = 256, NAME = 96, SAMPLED = 1 << 13, LEAST_ROWS = 32, MOST_UNITS = 4096 };
+enum { MAX_OPS = 256, NAME = 96, SAMPLED = 1 << 13, LEAST_ROWS = 32 };
 
 /* One op's output, over the probed steps. */
 typedef struct signal {
@@ -28,8 +27,6 @@ typedef struct signal {
 typedef struct signals {
     signal signal[MAX_OPS];
     int signals;
-    float value[MOST_UNITS];
-    bool heard[MOST_UNITS];
 } signals;
 
 static void destroy(void *state) { free(state); }
@@ -55,27 +52,7 @@ static signal *signal_of(signals *s, const ab_op_run *run) {
     return fresh;
 }
 
-typedef struct sums {
-    int64_t finite, zero, seen;
-    double squares, largest;
-} sums;
-
-static void look_at_row(signals *s, const ab_tensor *out, int64_t row, int64_t units, sums *sum) {
-    const char *data = out->data;
-    ab_widen(s->value, data + ab_format_bytes(out->format, row * units), out->format, units);
-    for (int64_t j = 0; j < units; j++) {
-        const double x = (double)s->value[j];
-        sum->seen++;
-        sum->zero += x == 0;
-        s->heard[j] = s->heard[j] || x != 0;
-        if (!isfinite(x)) continue;
-        sum->finite++;
-        sum->squares += x * x;
-        sum->largest = fmax(sum->largest, fabs(x));
-    }
-}
-
-static void note(signal *to, const sums *sum, double silent) {
+static void note(signal *to, const ab_row_sums *sum, int64_t seen, double silent) {
     const double rms = sum->finite ? sqrt(sum->squares / (double)sum->finite) : (double)NAN;
     if (to->steps++ == 0) {
         to->rms_first = rms;
@@ -85,7 +62,7 @@ static void note(signal *to, const sums *sum, double silent) {
     to->rms_largest = fmax(to->rms_largest, rms);
     to->largest = fmax(to->largest, sum->largest);
     to->silent_last = silent;
-    to->zero = (double)sum->zero / (double)sum->seen;
+    to->zero = (double)sum->zero / (double)seen;
 }
 
 static void ran(void *state, const ab_op_run *run) {
@@ -93,19 +70,15 @@ static void ran(void *state, const ab_op_run *run) {
     const ab_tensor *out = run->io->out;
     if (run->backward || run->op->is_loss || !out || !out->format || out->shape.ndim < 2) return;
     const int64_t units = out->shape.dim[out->shape.ndim - 1];
-    if (units > MOST_UNITS) return;
+    if (units > AB_ROW_UNITS) return;
     signal *to = signal_of(s, run);
     if (!to) return;
     const int64_t there = ab_tensor_count(out) / units,
                   wanted = SAMPLED / units < LEAST_ROWS ? LEAST_ROWS : SAMPLED / units;
     const int64_t rows = there < wanted ? there : wanted;
-    sums sum = {0};
-    int64_t silent = 0;
-    memset(s->heard, 0, (size_t)units * sizeof *s->heard);
-    for (int64_t i = 0; i < rows; i++) look_at_row(s, out, i * there / rows, units, &sum);
-    for (int64_t j = 0; j < units; j++) silent += !s->heard[j];
+    const ab_row_sums sum = ab_row_sums_of(out, rows);
     to->units = units;
-    note(to, &sum, (double)silent / (double)units);
+    note(to, &sum, rows * units, (double)sum.silent / (double)units);
 }
 
 /* ---- report ---------------------------------------------------------------------------------- */
@@ -140,5 +113,6 @@ const ab_probe_kind ab_probe_signals = {
     .create = create,
     .destroy = destroy,
     .ran = ran,
+    .anywhere = true,
     .report = report,
 };

@@ -133,6 +133,15 @@ static void update(void *state, const ab_update_block *block) {
         add(s, first + k, block->thread, block->state_before[k - STATE], block->n, fp32_limits);
 }
 
+/* The device's counts are in the same order: weight, gradient, states. */
+static void counted(void *state, int param, const ab_update_counts *counts) {
+    subnormals *s = state;
+    for (int64_t r = 0; r < counts->runs; r++)
+        for (int k = 0; k < s->kinds; k++)
+            s->step[param * s->kinds + k].subnormal += counts->run[r].subnormal[k];
+    for (int k = 0; k < s->kinds; k++) s->step[param * s->kinds + k].values += counts->count;
+}
+
 static limits limits_of(const subnormals *s, int tensor) {
     return s->setup.tensor[tensor].cast ? s->cast : fp32_limits;
 }
@@ -239,6 +248,7 @@ const ab_probe_kind ab_probe_subnormals = {
     .see = see,
     .count = count,
     .update = update,
+    .counted = counted,
     .step_end = step_end,
     .report = report,
 };

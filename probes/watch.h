@@ -6,6 +6,7 @@
 #ifndef AB_PROBES_WATCH_H
 #define AB_PROBES_WATCH_H
 
+#include "kernels/backend/update_counts.h"
 #include "kernels/ops/op.h"
 
 AB_BEGIN_DECLS
@@ -33,17 +34,7 @@ enum {
 /* Name of the role in the record: "weight_gradient", "activation", ... */
 const char *ab_probe_role_name(ab_probe_role role);
 
-/* Terms of a weight update. The first three add up to the update; eps is the change due to eps (the update
- * minus the update without eps). */
-typedef enum ab_update_term {
-    AB_TERM_GRADIENT,
-    AB_TERM_WEIGHT_DECAY,
-    AB_TERM_MOMENTUM,
-    AB_TERM_EPS,
-    AB_TERM_COUNT
-} ab_update_term;
-
-enum { AB_UPDATE_BLOCK = 1024, AB_UPDATE_STATES = 3 };
+enum { AB_UPDATE_STATES = AB_UPDATE_MAX_STATES };
 
 /* One block of an optimizer update: elements [first, first + n) of a parameter. Blocks start at multiples of
  * AB_UPDATE_BLOCK and have that length, except the last. Blocks of a parameter arrive in any order, on any
@@ -67,7 +58,7 @@ typedef struct ab_update_block {
 } ab_update_block;
 
 /* An op that has just run. The tensors of `io` hold its inputs and results: out (forward), din and dparam
- * (backward). */
+ * (backward). They are in host memory unless the watch's `anywhere` is set. */
 typedef struct ab_op_run {
     int number; /* index of the op in the network */
     const char *name;
@@ -75,7 +66,15 @@ typedef struct ab_op_run {
     const ab_op_io *io;
     bool backward;
     const ab_exec *exec; /* settings it ran with; NULL: unknown, training mode */
+    /* Copies of the tensors in host memory; NULL if they cannot be copied. `copy` NULL: io's are there. */
+    const ab_op_io *(*copy)(void *context);
+    void *context;
 } ab_op_run;
+
+/* The op's tensors in host memory; NULL if they cannot be copied there. */
+static inline const ab_op_io *ab_op_run_on_host(const ab_op_run *run) {
+    return run->copy ? run->copy(run->context) : run->io;
+}
 
 /* Writes of tensors outside ops. */
 typedef enum ab_move_kind {
@@ -105,6 +104,13 @@ typedef struct ab_watch {
      * from the same bits and shown to `ran` and `moved` only. */
     bool (*wants_replay)(void *context, int64_t step, double loss_scale);
     void (*update)(void *context, const ab_update_block *block);
+    /* Whether `ran` and `moved` take tensors in any memory: they read values through functions of
+     * kernels/backend and ab_op_run_on_host only. */
+    bool anywhere;
+    /* In place of `update` where the device can count: `asks` says what to count of update number `taken`,
+     * false: values are needed; `counted` gets the counts, on one thread. Both NULL: values are needed. */
+    bool (*asks)(void *context, int64_t taken, ab_update_question *question);
+    void (*counted)(void *context, int param, const ab_update_counts *counts);
 } ab_watch;
 
 AB_END_DECLS

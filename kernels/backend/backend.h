@@ -8,13 +8,12 @@
 #ifndef AB_KERNELS_BACKEND_BACKEND_H
 #define AB_KERNELS_BACKEND_BACKEND_H
 
+#include "kernels/backend/reductions.h"
 #include "kernels/backend/step_state.h"
 #include "kernels/ops/formulas.h"
 #include "kernels/ops/op.h"
 
 AB_BEGIN_DECLS
-
-enum { AB_UPDATE_MAX_STATES = 3 };
 
 /* One gradient to unscale. `to` may be `from`. */
 typedef struct ab_unscale_item {
@@ -132,6 +131,7 @@ typedef struct ab_backend {
     ab_status (*census)(const ab_tensor *tensor, struct ab_census *census);
 
     const ab_resident_ops *resident; /* NULL: the host decides every step */
+    const ab_reductions *reductions; /* NULL: what probes count is counted on the host */
 } ab_backend;
 
 extern const ab_backend ab_backend_cpu;

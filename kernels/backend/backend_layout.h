@@ -174,6 +174,58 @@ AB_BEGIN_DECLS
     FIELD(ab_resident_ops, stage_destroy, stage_buffers)                                                     \
     FIELD(ab_resident_ops, stage_buffers, stage_send)                                                        \
     LAST(ab_resident_ops, stage_send)                                                                        \
+    FIRST(ab_tensor_extremes, largest)                                                                       \
+    FIELD(ab_tensor_extremes, largest, infinite)                                                             \
+    FIELD(ab_tensor_extremes, infinite, nan)                                                                 \
+    LAST(ab_tensor_extremes, nan)                                                                            \
+    FIRST(ab_row_sums, finite)                                                                               \
+    FIELD(ab_row_sums, finite, zero)                                                                         \
+    FIELD(ab_row_sums, zero, silent)                                                                         \
+    FIELD(ab_row_sums, silent, squares)                                                                      \
+    FIELD(ab_row_sums, squares, largest)                                                                     \
+    LAST(ab_row_sums, largest)                                                                               \
+    FIRST(ab_update_account, nonzero)                                                                        \
+    FIELD(ab_update_account, nonzero, lost)                                                                  \
+    FIELD(ab_update_account, lost, energy)                                                                   \
+    FIELD(ab_update_account, energy, lost_energy)                                                            \
+    LAST(ab_update_account, lost_energy)                                                                     \
+    FIRST(ab_moment_account, stale)                                                                          \
+    FIELD(ab_moment_account, stale, below_eps)                                                               \
+    FIELD(ab_moment_account, below_eps, zero)                                                                \
+    FIELD(ab_moment_account, zero, ratios)                                                                   \
+    FIELD(ab_moment_account, ratios, ratio)                                                                  \
+    LAST(ab_moment_account, ratio)                                                                           \
+    FIRST(ab_update_sums, cause)                                                                             \
+    FIELD(ab_update_sums, cause, moved)                                                                      \
+    FIELD(ab_update_sums, moved, moment)                                                                     \
+    FIELD(ab_update_sums, moment, subnormal)                                                                 \
+    FIELD(ab_update_sums, subnormal, ill)                                                                    \
+    FIELD(ab_update_sums, ill, before)                                                                       \
+    FIELD(ab_update_sums, before, grad)                                                                      \
+    FIELD(ab_update_sums, grad, after)                                                                       \
+    FIELD(ab_update_sums, after, stored)                                                                     \
+    LAST(ab_update_sums, stored)                                                                             \
+    FIRST(ab_update_question, terms)                                                                         \
+    FIELD(ab_update_question, terms, second_moment)                                                          \
+    FIELD(ab_update_question, second_moment, beta2)                                                          \
+    FIELD(ab_update_question, beta2, correction)                                                             \
+    FIELD(ab_update_question, correction, eps2)                                                              \
+    FIELD(ab_update_question, eps2, decay)                                                                   \
+    LAST(ab_update_question, decay)                                                                          \
+    FIRST(ab_update_counts, count)                                                                           \
+    FIELD(ab_update_counts, count, lr)                                                                       \
+    FIELD(ab_update_counts, lr, terms)                                                                       \
+    FIELD(ab_update_counts, terms, runs)                                                                     \
+    FIELD(ab_update_counts, runs, run)                                                                       \
+    FIELD(ab_update_counts, run, ratio)                                                                      \
+    FIELD(ab_update_counts, ratio, size)                                                                     \
+    FIELD(ab_update_counts, size, size_lost)                                                                 \
+    LAST(ab_update_counts, size_lost)                                                                        \
+    FIRST(ab_reductions, extremes)                                                                           \
+    FIELD(ab_reductions, extremes, places)                                                                   \
+    FIELD(ab_reductions, places, row_sums)                                                                   \
+    FIELD(ab_reductions, row_sums, update)                                                                   \
+    LAST(ab_reductions, update)                                                                              \
     FIRST(ab_backend, abi)                                                                                   \
     FIELD(ab_backend, abi, layout)                                                                           \
     FIELD(ab_backend, layout, kind)                                                                          \
@@ -185,7 +237,8 @@ AB_BEGIN_DECLS
     FIELD(ab_backend, unscale, update)                                                                       \
     FIELD(ab_backend, update, census)                                                                        \
     FIELD(ab_backend, census, resident)                                                                      \
-    LAST(ab_backend, resident)
+    FIELD(ab_backend, resident, reductions)                                                                  \
+    LAST(ab_backend, reductions)
 
 /* Digest as compiled in the calling file; ab_backend.layout points to it. */
 static inline uint64_t ab_backend_layout(void) {

@@ -27,8 +27,6 @@ struct ab_cuda {
     cudnnHandle_t dnn;
     bool capturing; // a graph is being captured: no synchronisation allowed
     int multiprocessors;
-    float *probe; // scratch of probed steps, see ab_cuda_probe_scratch
-    size_t probe_bytes;
 };
 
 // The context of the open device; its stream and library handles are valid after ab_cuda_start.
@@ -46,9 +44,16 @@ ab_status ab_cuda_launched(const char *kernel); // call after each AB_CUDA_LAUNC
 #define AB_BLAS_TRY(call) AB_TRY(ab_cuda_check_blas((call), #call))
 #define AB_DNN_TRY(call) AB_TRY(ab_cuda_check_dnn((call), #call))
 
-// fp32 scratch for the values observed on probed steps, grown as needed, never freed. Not counted in the
-// cell's memory categories: only probed steps use it. Must not be called during graph capture.
-ab_status ab_cuda_probe_scratch(size_t bytes, float **scratch);
+// Device memory that the plugin takes for itself, beside the blocks that the device's table gives out. It is
+// counted (ab_device.held), so that a cell's memory is known whole. NULL is a no-op.
+ab_status ab_cuda_take(size_t bytes, void **block);
+void ab_cuda_give_back(void *block);
+
+// One such block per use, grown as needed and kept until the process ends: values observed on probed steps;
+// counts of a reduction, read before the next one begins; the flag of a finite check. What it held is lost
+// when it grows. Must not be called during graph capture.
+enum ab_cuda_use { AB_CUDA_PROBE, AB_CUDA_COUNTS, AB_CUDA_FLAG, AB_CUDA_USES };
+ab_status ab_cuda_kept(ab_cuda_use use, size_t bytes, void **block);
 
 // Number of blocks of `threads` threads for n items: at least 1, at most a few waves. Kernels use
 // grid-stride loops.

@@ -14,7 +14,7 @@
 AB_BEGIN_DECLS
 
 enum {
-    AB_DEVICE_ABI = 6
+    AB_DEVICE_ABI = 7
 }; /* increment when this struct, kernels/backend/backend.h or what they point to changes */
 
 /* One fact about a device, for the record: "driver_version", "13.0". text is NULL if the value is unknown. */
@@ -35,6 +35,9 @@ typedef struct ab_device {
     /* The rest may be NULL. */
     ab_status (*memory)(int64_t *free_bytes, int64_t *total_bytes); /* current values of the whole device */
     void (*facts)(ab_device_fact fact, void *context); /* current name, libraries, clocks and limits */
+    /* The most bytes that the device's own functions held at once beside the blocks given out: lists of a
+     * step, scratch of probes and of trying a library's algorithms. */
+    int64_t (*held)(void);
 } ab_device;
 
 extern const ab_device ab_device_cpu;

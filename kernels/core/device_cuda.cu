@@ -11,6 +11,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 extern "C" const struct ab_backend ab_backend_cuda;
@@ -90,19 +91,69 @@ unsigned ab_cuda_blocks(int64_t n, int threads) {
     return static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most);
 }
 
-ab_status ab_cuda_probe_scratch(size_t bytes, float **scratch) {
-    if (context.capturing) return ab_fail(AB_INTERNAL, "cuda: workspace requested during graph capture");
-    if (bytes > context.probe_bytes) {
-        AB_CUDA_TRY(cudaStreamSynchronize(context.stream));
-        AB_CUDA_TRY(cudaFree(context.probe));
-        context.probe = nullptr;
-        context.probe_bytes = 0;
-        AB_CUDA_TRY(cudaMalloc(&context.probe, bytes));
-        context.probe_bytes = bytes;
+// ---- memory of the plugin -----------------------------------------------------------------------
+
+namespace {
+struct taken_block {
+    void *block;
+    size_t bytes;
+    taken_block *next;
+};
+struct kept_block {
+    void *block;
+    size_t bytes;
+};
+} // namespace
+
+static taken_block *taken;
+static int64_t held_now, held_most;
+
+ab_status ab_cuda_take(size_t bytes, void **block) {
+    AB_TRY(ab_cuda_start());
+    *block = nullptr;
+    taken_block *node = static_cast<taken_block *>(malloc(sizeof *node));
+    if (!node) return ab_fail(AB_NO_MEMORY, "cuda: out of memory");
+    ab_status status = ab_cuda_check(cudaMalloc(block, bytes ? bytes : 1), "cudaMalloc");
+    if (status != AB_OK) {
+        free(node);
+        return status;
     }
-    *scratch = context.probe;
+    *node = {*block, bytes, taken};
+    taken = node;
+    held_now += static_cast<int64_t>(bytes);
+    if (held_now > held_most) held_most = held_now;
     return AB_OK;
 }
+
+void ab_cuda_give_back(void *block) {
+    for (taken_block **at = &taken; block && *at; at = &(*at)->next) {
+        taken_block *node = *at;
+        if (node->block != block) continue;
+        *at = node->next;
+        held_now -= static_cast<int64_t>(node->bytes);
+        (void)cudaFree(block);
+        free(node);
+        return;
+    }
+}
+
+ab_status ab_cuda_kept(ab_cuda_use use, size_t bytes, void **block) {
+    static kept_block kept[AB_CUDA_USES];
+    kept_block *own = &kept[use];
+    if (context.capturing) return ab_fail(AB_INTERNAL, "cuda: workspace requested during graph capture");
+    if (bytes > own->bytes) {
+        AB_TRY(ab_cuda_start());
+        AB_CUDA_TRY(cudaStreamSynchronize(context.stream));
+        ab_cuda_give_back(own->block);
+        *own = {nullptr, 0};
+        AB_TRY(ab_cuda_take(bytes, &own->block));
+        own->bytes = bytes;
+    }
+    *block = own->block;
+    return AB_OK;
+}
+
+static int64_t cuda_held() { return held_most; }
 
 // ---- memory -------------------------------------------------------------------------------------
 
@@ -302,6 +353,7 @@ static ab_status open_device(int index, const ab_device **device) {
     table.backend = &ab_backend_cuda;
     table.memory = cuda_memory;
     table.facts = cuda_facts;
+    table.held = cuda_held;
     *device = &table;
     return AB_OK;
 }

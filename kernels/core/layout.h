@@ -66,7 +66,8 @@ static inline uint64_t ab_layout_field(uint64_t digest, const char *type, const 
     FIELD(ab_device, synchronize, backend)                                                                   \
     FIELD(ab_device, backend, memory)                                                                        \
     FIELD(ab_device, memory, facts)                                                                          \
-    LAST(ab_device, facts)
+    FIELD(ab_device, facts, held)                                                                            \
+    LAST(ab_device, held)
 
 /* Digest of ab_device as compiled in the calling file. */
 static inline uint64_t ab_device_layout(void) {

@@ -17,6 +17,7 @@ typedef struct arena {
 struct ab_mem {
     const ab_device *device;
     int64_t limit, total;
+    int64_t held; /* by the device when the pool was created */
     int64_t bytes[AB_MEM_CATEGORY_COUNT];
     arena arena[AB_MEM_CATEGORY_COUNT];
     block_node *blocks;
@@ -45,6 +46,7 @@ ab_status ab_mem_create(ab_mem **mem, const ab_device *device, int64_t limit_byt
     if (!*mem) return ab_fail(AB_NO_MEMORY, "cannot allocate a memory pool");
     (*mem)->device = device;
     (*mem)->limit = limit_bytes;
+    (*mem)->held = device->held ? device->held() : 0;
     return AB_OK;
 }
 
@@ -106,5 +108,12 @@ ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int64_t bytes, voi
     return AB_OK;
 }
 
-int64_t ab_mem_bytes(const ab_mem *mem, ab_mem_category category) { return mem->bytes[category]; }
-int64_t ab_mem_total(const ab_mem *mem) { return mem->total; }
+static int64_t held_beside(const ab_mem *mem) {
+    return mem->device->held ? ab_mem_rounded(mem->device->held() - mem->held) : 0;
+}
+
+int64_t ab_mem_bytes(const ab_mem *mem, ab_mem_category category) {
+    return mem->bytes[category] + (category == AB_MEM_workspace ? held_beside(mem) : 0);
+}
+
+int64_t ab_mem_total(const ab_mem *mem) { return mem->total + held_beside(mem); }

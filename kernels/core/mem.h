@@ -2,8 +2,9 @@
  *
  * A plan is static: every block is allocated before the first step and freed with the pool; kernels never
  * allocate. Each block is rounded up to AB_MEM_ALIGN bytes and counted at that size, so that the
- * categories sum exactly to the peak. Allocations inside libraries are not counted (the record also has
- * the resident set size). */
+ * categories sum exactly to the peak. What a device's own functions hold beside the blocks (ab_device.held)
+ * counts as workspace. Allocations inside libraries are not counted (the record also has the resident set
+ * size). */
 #ifndef AB_CORE_MEM_H
 #define AB_CORE_MEM_H
 
@@ -49,7 +50,8 @@ AB_MUST_CHECK ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int6
  * as above. */
 AB_MUST_CHECK ab_status ab_mem_reserve(ab_mem *mem, ab_mem_category category, int64_t bytes);
 
-/* Bytes held, per category and in total. Blocks live as long as the pool, so this is also the peak. */
+/* Bytes held, per category and in total. Blocks live as long as the pool, so this is also the peak. Workspace
+ * includes the most that the device held beside them since the pool was created. */
 int64_t ab_mem_bytes(const ab_mem *mem, ab_mem_category category);
 int64_t ab_mem_total(const ab_mem *mem);
 

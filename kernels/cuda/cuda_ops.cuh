@@ -149,6 +149,14 @@ struct ab_identity {
 // Passes n fp32 device values to the observer under an observed id.
 ab_status ab_cuda_show(const ab_exec *exec, int id, const float *values, int64_t n);
 
+// fp32 memory for n observed values, until the next call.
+static inline ab_status ab_cuda_observed_values(int64_t n, float **values) {
+    void *block;
+    AB_TRY(ab_cuda_kept(AB_CUDA_PROBE, static_cast<size_t>(n) * sizeof(float), &block));
+    *values = static_cast<float *>(block);
+    return AB_OK;
+}
+
 // Whether values stored in `dst` are observed.
 static inline bool ab_cuda_shown(const ab_exec *exec, const ab_tensor *dst) {
     return exec->observer && dst->id >= 0 && ab_cuda_type(dst->format) != AB_ELEMENT_F32;
@@ -161,7 +169,7 @@ template <typename W> ab_status ab_cuda_emit(const ab_exec *exec, ab_tensor *dst
     if (!ab_cuda_shown(exec, dst)) return write(ab_cuda_span(dst));
     int64_t n = ab_cuda_count(dst);
     float *values;
-    AB_TRY(ab_cuda_probe_scratch(static_cast<size_t>(n) * sizeof(float), &values));
+    AB_TRY(ab_cuda_observed_values(n, &values));
     AB_TRY(write(ab_cuda_span_of(values, AB_ELEMENT_F32)));
     AB_TRY(ab_cuda_show(exec, dst->id, values, n));
     return ab_launch_map(ab_identity(), ab_cuda_span(dst), ab_cuda_span_of(values, AB_ELEMENT_F32),
@@ -175,7 +183,7 @@ ab_status ab_cuda_store_and_show(const ab_exec *exec, ab_tensor *dst, S store, W
     if (!ab_cuda_shown(exec, dst)) return AB_OK;
     int64_t n = ab_cuda_count(dst);
     float *values;
-    AB_TRY(ab_cuda_probe_scratch(static_cast<size_t>(n) * sizeof(float), &values));
+    AB_TRY(ab_cuda_observed_values(n, &values));
     AB_TRY(own(ab_cuda_span_of(values, AB_ELEMENT_F32)));
     return ab_cuda_show(exec, dst->id, values, n);
 }

@@ -386,6 +386,83 @@ static inline AB_HOST_DEVICE void ab_f_update(int kind, const float *c, float g,
     }
 }
 
+/* ---- terms of an update ---------------------------------------------------------------------- */
+
+/* What each term of a formula adds to one weight, in double, with the formula's fp32 constants c and the
+ * values before the update; indices: AB_F_... (ab_update_term of update_counts.h). The same operations as the
+ * optimizers' own terms (bench/train/optim); a test compares the bits. Terms that a formula lacks are 0. */
+enum { AB_F_GRADIENT, AB_F_DECAY, AB_F_MOMENTUM, AB_F_EPS, AB_F_TERMS };
+
+/* Terms of Adam and AdamW. */
+static inline AB_HOST_DEVICE void ab_f_adam_terms(int kind, const float *c, double own, double w,
+                                                  const float *state, double *term) {
+    const double step = (double)c[0], fresh1 = (double)c[2], root2 = (double)c[5], eps = (double)c[6];
+    const double m = (double)state[0], decayed = kind == AB_UPDATE_ADAM ? (double)c[1] * w : 0;
+    const double g = kind == AB_UPDATE_ADAM ? own + decayed : own;
+    const double root = sqrt((double)c[3] * (double)state[1] + (double)c[4] * g * g) / root2;
+    const double per = root + eps > 0 ? step / (root + eps) : 0;
+    const double moment = m + fresh1 * (g - m);
+    term[AB_F_GRADIENT] = -per * fresh1 * own;
+    term[AB_F_DECAY] = kind == AB_UPDATE_ADAM ? -per * fresh1 * decayed : ((double)c[1] - 1) * w;
+    term[AB_F_MOMENTUM] = -per * (1 - fresh1) * m;
+    term[AB_F_EPS] = root > 0 ? moment * (step / root - per) : 0;
+}
+
+/* Terms of RMSprop in its three forms. */
+static inline AB_HOST_DEVICE void ab_f_rmsprop_terms(int kind, const float *c, double own, double w,
+                                                     const float *state, double *term) {
+    const double lr = (double)c[0], fresh = (double)c[3], eps = (double)c[4];
+    const double decayed = (double)c[1] * w, g = own + decayed;
+    const double square = (double)c[2] * (double)state[0] + fresh * g * g;
+    const double mean = (double)state[1];
+    const double centre = kind == AB_UPDATE_RMSPROP_CENTERED ? mean + fresh * (g - mean) : 0;
+    const double root = sqrt(fmax(0.0, square - centre * centre));
+    const double per = root + eps > 0 ? lr / (root + eps) : 0;
+    term[AB_F_GRADIENT] = -per * own;
+    term[AB_F_DECAY] = -per * decayed;
+    if (kind == AB_UPDATE_RMSPROP_MOMENTUM) term[AB_F_MOMENTUM] = -lr * (double)c[5] * (double)state[1];
+    term[AB_F_EPS] = root > 0 ? g * (lr / root - per) : 0;
+}
+
+/* Terms of SGD in its three forms. */
+static inline AB_HOST_DEVICE void ab_f_sgd_terms(int kind, const float *c, double own, double w,
+                                                 const float *state, double *term) {
+    const double lr = (double)c[0], m = (double)c[2];
+    const double fresh = kind == AB_UPDATE_SGD        ? 1.0
+                         : kind == AB_UPDATE_MOMENTUM ? (double)c[3]
+                                                      : 1.0 + m * (double)c[3];
+    const double keep = kind == AB_UPDATE_SGD ? 0.0 : kind == AB_UPDATE_MOMENTUM ? m : m * m;
+    term[AB_F_GRADIENT] = -lr * fresh * own;
+    term[AB_F_DECAY] = -lr * fresh * ((double)c[1] * w);
+    if (keep != 0) term[AB_F_MOMENTUM] = -lr * keep * (double)state[0];
+}
+
+/* Terms of Adagrad. */
+static inline AB_HOST_DEVICE void ab_f_adagrad_terms(const float *c, double own, double w, const float *state,
+                                                     double *term) {
+    const double rate = (double)c[0], eps = (double)c[2];
+    const double decayed = (double)c[1] * w, g = own + decayed;
+    const double root = sqrt((double)state[0] + g * g);
+    const double per = root + eps > 0 ? rate / (root + eps) : 0;
+    term[AB_F_GRADIENT] = -per * own;
+    term[AB_F_DECAY] = -per * decayed;
+    term[AB_F_EPS] = root > 0 ? g * (rate / root - per) : 0;
+}
+
+/* g, weight, state: before the update. Kinds that need norms have none here. */
+static inline AB_HOST_DEVICE void ab_f_terms(int kind, const float *c, float g, float weight,
+                                             const float *state, double *term) {
+    for (int t = 0; t < AB_F_TERMS; t++) term[t] = 0;
+    if (kind <= AB_UPDATE_NESTEROV)
+        ab_f_sgd_terms(kind, c, (double)g, (double)weight, state, term);
+    else if (kind <= AB_UPDATE_ADAMW)
+        ab_f_adam_terms(kind, c, (double)g, (double)weight, state, term);
+    else if (kind <= AB_UPDATE_RMSPROP_CENTERED)
+        ab_f_rmsprop_terms(kind, c, (double)g, (double)weight, state, term);
+    else if (kind == AB_UPDATE_ADAGRAD)
+        ab_f_adagrad_terms(c, (double)g, (double)weight, state, term);
+}
+
 /* Moving average of a stored weight; fresh = 1 returns the weight (ema.h). */
 static inline AB_HOST_DEVICE float ab_f_average(float average, float weight, float fresh) {
     return fresh == 1.0f ? weight : average + fresh * (weight - average);

@@ -89,17 +89,28 @@ static void remember(ab_origin *o, const ab_tensor *tensor, const ab_origin_know
     to->sweep = o->sweep;
 }
 
-static ab_origin_known look(const ab_tensor *tensor) {
-    return (ab_origin_known){.tensor = tensor, .extremes = ab_extremes_of(tensor)};
-}
-
-/* Extremes of a tensor that is read. */
-static ab_origin_known read_tensor(ab_origin *o, const ab_tensor *tensor) {
-    const ab_origin_known *found = find_known(o, tensor);
-    if (found) return *found;
-    ab_origin_known about = look(tensor);
-    remember(o, tensor, &about);
-    return about;
+/* Looks at the tensors that an op, a cast or a sum read, if they are not known, and at those it wrote, all at
+ * once: a device is asked once. Those it wrote are not remembered yet. */
+static void look_at(ab_origin *o, const ab_tensor *const *read, int reads, ab_origin_known *in,
+                    const ab_tensor *const *wrote, int writes, ab_origin_known *out) {
+    enum { MOST_TENSORS = 4 * (AB_MAX_INPUTS + AB_MAX_PARAMS) + 4 };
+    const ab_tensor *tensor[MOST_TENSORS];
+    ab_origin_known *about[MOST_TENSORS];
+    ab_tensor_extremes found[MOST_TENSORS];
+    int n = 0;
+    for (int i = 0; i < reads; i++) {
+        const ab_origin_known *known = find_known(o, read[i]);
+        in[i] = known ? *known : (ab_origin_known){.tensor = read[i]};
+        if (!known) about[n] = &in[i], tensor[n++] = read[i];
+    }
+    const int fresh = n;
+    for (int i = 0; i < writes; i++) {
+        out[i] = (ab_origin_known){.tensor = wrote[i]};
+        about[n] = &out[i], tensor[n++] = wrote[i];
+    }
+    ab_extremes_of_all(tensor, n, found);
+    for (int i = 0; i < n; i++) about[i]->extremes = found[i];
+    for (int i = 0; i < fresh; i++) remember(o, tensor[i], about[i]);
 }
 
 static bool is_bad(const ab_origin_known *about) {
@@ -145,7 +156,7 @@ static ab_origin_site *site_of(ab_origin *o, const ab_origin_place *place) {
     return site;
 }
 
-static void keep_size(ab_origin *o, const ab_origin_place *place, const ab_extremes *extremes) {
+static void keep_size(ab_origin *o, const ab_origin_place *place, const ab_tensor_extremes *extremes) {
     ab_origin_site *site = site_of(o, place);
     if (!site) return;
     site->past[site->seen++ % AB_ORIGIN_HISTORY] = (ab_origin_past){o->step, extremes->largest};
@@ -188,7 +199,7 @@ static ab_origin_event *event_of(ab_origin *o, const ab_origin_place *place) {
 }
 
 static void add_flow(ab_origin *o, const char *name, int stage, ab_origin_change change,
-                     const ab_extremes *found) {
+                     const ab_tensor_extremes *found) {
     ab_origin_event *event = o->current;
     if (!event || !o->flow_open) return;
     event->changes[change]++;
@@ -199,7 +210,7 @@ static void add_flow(ab_origin *o, const char *name, int stage, ab_origin_change
     copy_name(flow->name, name);
 }
 
-static void describe(ab_origin_event *event, const ab_tensor *tensor, const ab_extremes *found,
+static void describe(ab_origin_event *event, const ab_tensor *tensor, const ab_tensor_extremes *found,
                      double read_largest) {
     event->found = *found;
     event->count = ab_tensor_count(tensor);
@@ -350,18 +361,17 @@ typedef struct reading {
     int bad;
     bool intended; /* infinities of a mask were read */
     double largest;
-    ab_extremes extremes; /* of the non-finite one */
+    ab_tensor_extremes extremes; /* of the non-finite one */
 } reading;
 
-static reading read_all(ab_origin *o, const tensors *in) {
+static reading reading_of(const ab_origin_known *about, int count) {
     reading r = {.bad = -1};
-    for (int i = 0; i < in->count; i++) {
-        ab_origin_known about = read_tensor(o, in->tensor[i]);
-        r.largest = fmax(r.largest, about.extremes.largest);
-        r.intended = r.intended || about.intended;
-        if (r.bad >= 0 || !is_bad(&about)) continue;
+    for (int i = 0; i < count; i++) {
+        r.largest = fmax(r.largest, about[i].extremes.largest);
+        r.intended = r.intended || about[i].intended;
+        if (r.bad >= 0 || !is_bad(&about[i])) continue;
         r.bad = i;
-        r.extremes = about.extremes;
+        r.extremes = about[i].extremes;
     }
     return r;
 }
@@ -403,7 +413,7 @@ static void record_arrival(ab_origin *o, const ab_op_run *run, const tensors *in
 }
 
 static void appears(ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
-                    const ab_extremes *found, double read_largest) {
+                    const ab_tensor_extremes *found, double read_largest) {
     const ab_origin_place place = {run->number, stage_of(run), slot};
     char name[AB_ORIGIN_NAME];
     ab_origin_cause cause;
@@ -421,8 +431,8 @@ static void appears(ab_origin *o, const ab_op_run *run, int slot, const ab_tenso
 }
 
 static void follow(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r,
-                   const tensors *out, const ab_extremes *found, int bad_out) {
-    const ab_extremes none = {.largest = 0};
+                   const tensors *out, const ab_tensor_extremes *found, int bad_out) {
+    const ab_tensor_extremes none = {.largest = 0};
     if (!o->event_seen && r->bad >= 0) record_arrival(o, run, in, r);
     if (!o->event_seen && bad_out >= 0)
         appears(o, run, out->slot[bad_out], out->tensor[bad_out], &found[bad_out], r->largest);
@@ -440,18 +450,19 @@ static void ran(void *state, const ab_op_run *run) {
     if (!run->backward && run->number <= o->last_forward) next_sweep(o); /* the next micro-batch */
     if (!run->backward) o->last_forward = run->number;
     const tensors in = read_by(run), out = written(run);
-    const reading r = read_all(o, &in);
+    ab_origin_known known[MOST], about[MOST];
+    look_at(o, in.tensor, in.count, known, out.tensor, out.count, about);
+    const reading r = reading_of(known, in.count);
     const bool masks =
         masks_with_infinity(run) || (r.intended && !run->backward && passes_infinities(run->op));
-    ab_extremes found[MOST];
+    ab_tensor_extremes found[MOST];
     int bad_out = -1;
     for (int i = 0; i < out.count; i++) {
-        ab_origin_known about = look(out.tensor[i]);
-        about.intended = masks && about.extremes.infinite > 0;
-        remember(o, out.tensor[i], &about);
-        found[i] = about.extremes;
+        about[i].intended = masks && about[i].extremes.infinite > 0;
+        remember(o, out.tensor[i], &about[i]);
+        found[i] = about[i].extremes;
         const ab_origin_place place = {run->number, stage_of(run), out.slot[i]};
-        if (!is_bad(&about))
+        if (!is_bad(&about[i]))
             keep_size(o, &place, &found[i]);
         else if (bad_out < 0)
             bad_out = i;
@@ -462,7 +473,7 @@ static void ran(void *state, const ab_op_run *run) {
 /* ---- casts and sums -------------------------------------------------------------------------- */
 
 static void move_appears(ab_origin *o, const ab_move *move, const ab_origin_place *place,
-                         const ab_extremes *found, double part, double other) {
+                         const ab_tensor_extremes *found, double part, double other) {
     const char *tensor = move->kind == AB_MOVE_WEIGHT_CAST ? "weight" : "";
     ab_origin_cause cause;
     if (move->kind == AB_MOVE_GRADIENT_SUM)
@@ -487,8 +498,8 @@ static void moved(void *state, const ab_move *move) {
     const ab_origin_place place = {move->number, AB_ORIGIN_MOVE + 2 * (int)move->kind + move->backward, 0};
     const ab_origin_known *old = move->kind == AB_MOVE_GRADIENT_SUM ? find_known(o, move->to) : NULL;
     const ab_origin_known before = old ? *old : (ab_origin_known){.tensor = NULL};
-    const ab_origin_known from = read_tensor(o, move->from);
-    ab_origin_known to = look(move->to);
+    ab_origin_known from, to;
+    look_at(o, &move->from, 1, &from, &move->to, 1, &to);
     to.intended = from.intended && to.extremes.infinite > 0;
     remember(o, move->to, &to);
     const bool bad_in = is_bad(&from) || is_bad(&before), bad_out = is_bad(&to);
@@ -520,6 +531,17 @@ static void update(void *state, const ab_update_block *block) {
     }
 }
 
+/* The first of the step's, as on one thread. */
+static void counted(void *state, int param, const ab_update_counts *counts) {
+    const ab_origin *o = state;
+    ab_origin_update *found = &o->update[0];
+    for (int64_t i = 0; i < counts->runs && !found->found; i++) {
+        const ab_update_sums *run = &counts->run[i];
+        if (run->ill >= 0)
+            *found = (ab_origin_update){true, param, run->before, run->grad, run->after, run->stored};
+    }
+}
+
 static void report_update(ab_origin *o, const ab_origin_update *found) {
     const ab_probe_param *param = &o->param[found->param];
     const ab_origin_place place = {found->param, AB_ORIGIN_UPDATE, 0};
@@ -530,7 +552,8 @@ static void report_update(ab_origin *o, const ab_origin_update *found) {
     event->format = param->format;
     event->count = param->count;
     event->read_largest = fmax(fabs((double)found->before), fabs((double)found->grad));
-    event->found = (ab_extremes){.infinite = isinf(found->stored) != 0, .nan = isnan(found->stored) != 0};
+    event->found =
+        (ab_tensor_extremes){.infinite = isinf(found->stored) != 0, .nan = isnan(found->stored) != 0};
     bool rounding = isfinite(found->after);
     event->cause = (ab_origin_cause){.id = rounding ? AB_CAUSE_range_overflow : AB_CAUSE_optimizer_arithmetic,
                                      .samples = 1,
@@ -562,8 +585,10 @@ const ab_probe_kind ab_probe_origin = {
     .begin = begin,
     .ran = ran,
     .moved = moved,
+    .anywhere = true,
     .wants_replay = wants_replay,
     .update = update,
+    .counted = counted,
     .step_end = step_end,
     .report = report,
 };

@@ -3,8 +3,8 @@
 #ifndef AB_PROBES_ORIGIN_ORIGIN_H
 #define AB_PROBES_ORIGIN_ORIGIN_H
 
+#include "kernels/backend/extremes.h"
 #include "probes/element64/element64.h"
-#include "probes/extremes.h"
 #include "probes/probe.h"
 
 AB_BEGIN_DECLS
@@ -83,7 +83,7 @@ typedef struct ab_origin_event {
     int64_t step, last_step, times, count;
     double scale, read_largest;
     bool replayed, expected;
-    ab_extremes found;
+    ab_tensor_extremes found;
     const ab_format *format;
     ab_origin_cause cause;
     int pasts, flows;
@@ -107,7 +107,7 @@ typedef struct ab_origin_step {
 typedef struct ab_origin_known {
     const ab_tensor *tensor; /* NULL: free */
     int64_t sweep;
-    ab_extremes extremes;
+    ab_tensor_extremes extremes;
     bool intended; /* its infinities come from a mask */
 } ab_origin_known;
 

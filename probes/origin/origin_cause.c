@@ -1,5 +1,6 @@
 /* Causes of non-finite values: some of the non-finite elements are recomputed in double from the inputs of
  * their op. The backward pass is linear in the loss scale, so the value without it follows by division. */
+#include "kernels/backend/backend.h"
 #include "probes/element64/element64.h"
 #include "probes/origin/origin.h"
 
@@ -79,11 +80,14 @@ void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const
     const double scale = run->backward && o->scale > 0 ? o->scale : 1;
     const double limit = ab_format_overflow_limit(tensor->format);
     const int n = ab_extremes_places(tensor, place, PLACES);
+    const ab_op_io *io = ab_op_run_on_host(run);
+    ab_op_run here = *run;
     int classified = 0;
-    for (int first = 0; first < n && classified == 0; first += SAMPLES) {
+    here.io = io;
+    for (int first = 0; io && first < n && classified == 0; first += SAMPLES) {
         ab_element64 e[SAMPLES];
         const int most = n - first < SAMPLES ? n - first : SAMPLES;
-        const int some = ab_elements64_of(run, slot, place + first, most, e);
+        const int some = ab_elements64_of(&here, slot, place + first, most, e);
         for (int i = 0; i < some; i++)
             if (!is_intended(run, &e[i]))
                 found[classified++] = classify(&e[i], limit, accumulator_limit(o, run), scale);
@@ -93,11 +97,22 @@ void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const
     if (is_in_place(run)) cause->id = AB_CAUSE_not_reproduced;
 }
 
+/* One element of a tensor in any memory; NAN if it cannot be read. */
+static double element_of(const ab_tensor *tensor, int64_t i) {
+    const ab_backend *backend = ab_backend_of(tensor->device);
+    ab_tensor one = *tensor;
+    float value;
+    if (backend->host_memory) return ab_read64(tensor, i);
+    one.data = (char *)tensor->data + ab_format_bytes(tensor->format, i);
+    one.shape = (ab_shape){1, {1}};
+    return ab_tensor_read(&one, &value) == AB_OK ? (double)value : (double)NAN;
+}
+
 void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_cause *cause) {
     int64_t place;
     *cause = unknown(move->to);
     if (ab_extremes_places(move->to, &place, 1) == 0) return;
-    const double value = ab_read64(move->from, place), scale = move->backward && o->scale > 0 ? o->scale : 1;
+    const double value = element_of(move->from, place), scale = move->backward && o->scale > 0 ? o->scale : 1;
     const ab_element64 e = {value, fabs(value)};
     *cause = classify(&e, cause->limit, DBL_MAX, scale);
 }

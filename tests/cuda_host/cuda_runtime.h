@@ -57,6 +57,7 @@ typedef struct emulated_graph_exec *cudaGraphExec_t;
 #define __ballot_sync(mask, x) emulated::ballot(mask, (x) != 0, __FILE__, __LINE__)
 #define __any_sync(mask, x) (emulated::ballot(mask, (x) != 0, __FILE__, __LINE__) != 0)
 #define __all_sync(mask, x) (emulated::ballot(mask, (x) == 0, __FILE__, __LINE__) == 0)
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 #define __shfl_sync(...) emulated::shuffle(emulated::FROM_LANE, __FILE__, __LINE__, __VA_ARGS__)
 #define __shfl_up_sync(...) emulated::shuffle(emulated::FROM_BELOW, __FILE__, __LINE__, __VA_ARGS__)
 #define __shfl_down_sync(...) emulated::shuffle(emulated::FROM_ABOVE, __FILE__, __LINE__, __VA_ARGS__)

@@ -43,19 +43,20 @@ plant() {
 
 gemm=kernels/cuda/cuda_gemm.cu
 census=kernels/census/census.cu
+fold=kernels/cuda/cuda_fold.cuh
 plant missing-barrier $gemm '/load_tile(&b, p.b/,/add_tile/s/__syncthreads();//' $gemm test_gpu_ops_matmul
-plant race-in-a-reduction $census '/part\[threadIdx.x + half\]/{n;d}' $census test_gpu_device
+plant race-in-a-reduction $fold '/held\[threadIdx.x \/ 32\] = x/{n;d}' $census test_gpu_device
 if [ "$which" = all ]; then
     ops=kernels/cuda/cuda_ops.cuh
     plant off-by-one-at-odd-sizes $ops 's/i = packs \* AB_PACK + thread;/i = packs * AB_PACK + thread + 1;/' \
         kernels/ops/elementwise/unary.cu test_gpu_ops_activations
-    plant wrong-shuffle-width kernels/cuda/cuda_fold.cuh \
+    plant wrong-shuffle-width $fold \
         's/(0xffffffffu, x, step)/(0xffffffffu, x, step, 16)/' \
         kernels/ops/norm/norm_rows.cu test_gpu_ops_norms
     plant wrong-stride kernels/ops/product/matmul.cu \
         's/s.step_b = which == BY_B ? g.m \* g.n/s.step_b = false ? 0/' \
         kernels/ops/product/matmul.cu test_gpu_ops_matmul
-    plant missing-zeroing $census '/cudaMemcpyAsync(table, &host/d' $census test_gpu_device
+    plant missing-zeroing $census '/cudaMemsetAsync(table, 0/d' $census test_gpu_device
     backend=kernels/cuda/backend/backend_cuda.cu
     plant wrong-grid-bound $backend 's/(columns + SUM_COLUMNS - 1) \/ SUM_COLUMNS/columns \/ SUM_COLUMNS/' \
         $backend test_gpu_ops_linear

@@ -242,7 +242,13 @@ static void check_ends(void *to, const void *from, cudaMemcpyKind kind) {
                           from_device ? "device" : "host", to_device ? "device" : "host");
 }
 
+// Bytes copied to the host since the process began, for tests that say what a step copies.
+static long long downloaded;
+extern "C" __attribute__((visibility("default"))) long long emulated_downloaded();
+long long emulated_downloaded() { return downloaded; }
+
 static void copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    if (kind == cudaMemcpyDeviceToHost) downloaded += static_cast<long long>(bytes);
     if (kind != cudaMemcpyHostToDevice) emulated::memory_read(from, bytes, "cudaMemcpyAsync from");
     if (kind != cudaMemcpyDeviceToHost) emulated::memory_write(to, bytes, "cudaMemcpyAsync to");
     memcpy(to, from, bytes);

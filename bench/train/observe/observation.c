@@ -247,23 +247,58 @@ static ab_status readable(ab_observation *o, int node, bool backward, const ab_o
     return AB_OK;
 }
 
+/* An op that has run, whose tensors may be copied later. */
+typedef struct op_run {
+    ab_op_run run; /* first */
+    ab_observation *observation;
+    const ab_op_io *io; /* as it ran */
+    int node;
+    ab_status status; /* of the copy */
+} op_run;
+
+static const ab_op_io *copy_of(void *context) {
+    op_run *r = context;
+    const ab_op_io *io = r->io;
+    r->status = readable(r->observation, r->node, r->run.backward, &io);
+    return r->status == AB_OK ? io : NULL;
+}
+
+/* Passes the op to the watch; its tensors stay where they are if the watch reads them anywhere. */
+static ab_status show_to(ab_observation *o, const ab_watch *watch, op_run *r) {
+    if (watch->anywhere && !o->memory->backend->host_memory)
+        r->run.copy = copy_of;
+    else
+        AB_TRY(readable(o, r->node, r->run.backward, &r->run.io));
+    watch->ran(watch->context, &r->run);
+    return r->status;
+}
+
 ab_status ab_observe_op(ab_observation *o, int node, const ab_op_io *io, const ab_exec *exec, bool backward) {
     const bool watched = ab_observation_is_observed(o) && o->watch.ran;
     const bool followed = o->follower && !o->is_replay;
     if (!watched && !followed) return AB_OK;
     const ab_plan *plan = o->memory->plan;
     const ab_net_op *op = ab_plan_node_op(plan, &plan->node[node]);
-    AB_TRY(readable(o, node, backward, &io));
-    const ab_op_run run = {plan->node[node].net_op, op->name, op->op, io, backward, exec};
-    if (watched) o->watch.ran(o->watch.context, &run);
-    if (followed) o->follower->ran(o->follower->context, &run);
+    op_run r = {.run = {.number = plan->node[node].net_op,
+                        .name = op->name,
+                        .op = op->op,
+                        .io = io,
+                        .backward = backward,
+                        .exec = exec},
+                .observation = o,
+                .io = io,
+                .node = node};
+    r.run.context = &r;
+    if (watched) AB_TRY(show_to(o, &o->watch, &r));
+    if (followed) AB_TRY(show_to(o, o->follower, &r));
     return AB_OK;
 }
 
 void ab_observe_cast_or_sum(const ab_observation *o, ab_move_kind kind, int net_op, bool backward, int to,
                             int from) {
     const ab_cell_memory *memory = o->memory;
-    if (!ab_observation_is_observed(o) || !o->watch.moved || !memory->backend->host_memory) return;
+    if (!ab_observation_is_observed(o) || !o->watch.moved) return;
+    if (!memory->backend->host_memory && !o->watch.anywhere) return;
     const char *name = net_op == AB_NONE ? memory->plan->tensor[to].name : memory->plan->net->op[net_op].name;
     const ab_move move = {
         kind, net_op == AB_NONE ? -1 : net_op, name, backward, &memory->tensor[to], &memory->tensor[from]};

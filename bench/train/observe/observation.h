@@ -54,7 +54,8 @@ static inline bool ab_observation_is_observed(const ab_observation *observation)
 }
 
 /* Calls the observers of a step: the observer with values of tensors, the watch and the follower with
- * completed ops and with casts and sums of tensors. If the host cannot read a tensor, a copy is passed. */
+ * completed ops and with casts and sums of tensors. If the host cannot read a tensor, a copy is passed,
+ * unless the watch reads tensors anywhere. */
 
 /* Shows a stored tensor under `id` if the step is probed and id >= 0. Errors: AB_NO_MEMORY or device
  * errors. */
@@ -69,7 +70,8 @@ AB_MUST_CHECK ab_status ab_observe_op(ab_observation *observation, int node, con
                                       const ab_exec *exec, bool backward);
 
 /* Reports that tensor `from` was cast to or added to tensor `to`, for op `net_op` of the network (AB_NONE:
- * none). Tensors that the host cannot read are not reported: the op that reads one shows its values. */
+ * none). Tensors that the host cannot read are reported only if the watch reads tensors anywhere; else the op
+ * that reads one shows its values. */
 void ab_observe_cast_or_sum(const ab_observation *observation, ab_move_kind kind, int net_op, bool backward,
                             int to, int from);
 

@@ -221,6 +221,16 @@ static void step(update_args *args) {
     if (kept) *(float *)kept->data = (float)config.trust;
 }
 
+unsigned ab_optimizer_term_set(const ab_optimizer *optimizer, const ab_optimizer_config *config,
+                               int64_t taken) {
+    static const float no_value;
+    const ab_optimizer_values none = {.state = {&no_value, &no_value, &no_value}};
+    ab_optimizer_config corrected = *config;
+    double *const term[AB_TERM_COUNT] = {NULL};
+    ab_optimizer_correct(&corrected, taken);
+    return optimizer->terms(&corrected, taken, &none, term, 0);
+}
+
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state) {
     update_args args = {optimizer, config, taken, weight, grad, state, NULL};

@@ -134,6 +134,10 @@ void ab_optimizer_correct(ab_optimizer_config *config, int64_t taken);
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state);
 
+/* The terms that an update number `taken` has, one bit each (ab_update_term). */
+unsigned ab_optimizer_term_set(const ab_optimizer *optimizer, const ab_optimizer_config *config,
+                               int64_t taken);
+
 /* Observers of an update. Ids are the observer's; -1: not shown. */
 typedef struct ab_optimizer_observers {
     ab_observer *observer;

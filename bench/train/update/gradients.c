@@ -3,8 +3,8 @@
 
 #include "bench/train/observe/observation.h"
 #include "bench/train/pass/backward.h"
+#include "kernels/backend/extremes.h"
 #include "kernels/backend/fallback.h"
-#include "probes/extremes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -87,6 +87,21 @@ static void number_items(ab_gradients *g) {
         if (g->trained->place[p] >= 0) g->item[g->trained->place[p]].id = g->observation->ids[p].unscaled;
 }
 
+/* A device reduces all of them at once. */
+static bool gradients_finite_there(const ab_gradients *g) {
+    enum { AT_ONCE = 32 };
+    const ab_tensor *grad[AT_ONCE];
+    ab_tensor_extremes found[AT_ONCE];
+    for (int first = 0; first < g->trained->count; first += AT_ONCE) {
+        int n = 0;
+        for (; n < AT_ONCE && first + n < g->trained->count; n++) grad[n] = g->item[first + n].from;
+        ab_extremes_of_all(grad, n, found);
+        for (int i = 0; i < n; i++)
+            if (found[i].infinite > 0 || found[i].nan > 0) return false;
+    }
+    return true;
+}
+
 /* Large gradients by the front of their rows: a non-finite gradient of an output of a product makes the row
  * of its weight non-finite. Not seen: what is born between an embedding and the first product after it. */
 static bool gradients_finite(const ab_gradients *g) {
@@ -112,7 +127,9 @@ static ab_status unscale_layers(const ab_gradients *g, const ab_exec *exec, cons
 }
 
 static ab_status skip_unscaling(const ab_gradients *g, bool *found) {
-    if (g->observation->watch.wants_replay && g->memory->backend->host_memory) *found = !gradients_finite(g);
+    const ab_backend *backend = g->memory->backend;
+    if (g->observation->watch.wants_replay && (backend->host_memory || backend->reductions))
+        *found = backend->host_memory ? !gradients_finite(g) : !gradients_finite_there(g);
     for (int i = 0; i < g->trained->count; i++)
         AB_TRY(ab_observe_tensor(g->observation, g->item[i].from, g->item[i].id));
     return AB_OK;

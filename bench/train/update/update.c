@@ -129,17 +129,44 @@ static ab_status run_on_host(const ab_weight_update *u, const param_step *step) 
     return AB_OK;
 }
 
-/* Runs the device's formula if it has one and the update is not observed. *done: whether it did, including
- * the model's copy. */
+/* Whether the device can count what the watch wants of an update. */
+static bool is_counted(const ab_weight_update *u, const param_step *step, ab_update_question *question) {
+    const ab_watch *watch = &u->observation->watch;
+    const bool values = watch->roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE);
+    if (!u->memory->backend->reductions || values || !watch->asks || !watch->counted) return false;
+    if (!watch->asks(watch->context, step->taken, question)) return false;
+    question->terms = ab_optimizer_term_set(u->optimizer, &step->config, step->taken);
+    return true;
+}
+
+/* Runs the device's formula and passes its counts to the watch. */
+static ab_status run_counted(const ab_weight_update *u, const param_step *step, int kind,
+                             const ab_update_row *row, const ab_update_question *question) {
+    const ab_watch *watch = &u->observation->watch;
+    const int64_t count = ab_tensor_count(step->item->weight), runs = ab_update_runs(count);
+    ab_update_counts counts = {.count = count, .lr = step->config.lr, .runs = runs};
+    counts.run = malloc((size_t)runs * sizeof *counts.run);
+    if (!counts.run) return ab_fail(AB_NO_MEMORY, "counting an update: out of memory");
+    ab_status status = u->memory->backend->reductions->update(step->item, kind, row, question, &counts);
+    if (status == AB_OK) watch->counted(watch->context, step->place, &counts);
+    free(counts.run);
+    return status;
+}
+
+/* Runs the device's formula if it has one and the update is not observed, or only counted. *done: whether it
+ * did, including the model's copy. */
 static ab_status run_on_device(const ab_weight_update *u, const param_step *step, bool *done) {
     const ab_backend *backend = u->memory->backend;
     const ab_update_kind kind = ab_optimizer_device_kind(u->optimizer);
-    *done = false;
     const bool by_op = step->config.by_op && step->item->weight->format != &ab_format_fp32;
-    if (!backend->update || kind == AB_UPDATE_NONE || by_op || is_update_observed(u->observation))
-        return AB_OK;
+    const bool observed = is_update_observed(u->observation);
+    ab_update_question question;
+    *done = false;
+    if (!backend->update || kind == AB_UPDATE_NONE || by_op) return AB_OK;
+    if (observed && !is_counted(u, step, &question)) return AB_OK;
     ab_update_row row = ab_optimizer_device_row(kind, &step->config, step->taken);
-    ab_status status = backend->update(step->item, 1, (int)kind, &row);
+    ab_status status = observed ? run_counted(u, step, (int)kind, &row, &question)
+                                : backend->update(step->item, 1, (int)kind, &row);
     *done = status == AB_OK;
     return status == AB_UNAVAILABLE ? AB_OK : status;
 }

@@ -213,12 +213,6 @@ __global__ static void find_nonfinite(ab_span from, int64_t n, int32_t *found) {
     if (__syncthreads_or(here) && threadIdx.x == 0) *found = 1;
 }
 
-static int32_t *found_flag() {
-    static int32_t *flag;
-    if (!flag && cudaMalloc(&flag, sizeof *flag) != cudaSuccess) flag = nullptr;
-    return flag;
-}
-
 // The unscaled values before rounding; fp32 gradients are observed too.
 static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, float inverse, int32_t *flag) {
     ab_cuda *cuda = ab_cuda_context();
@@ -230,7 +224,7 @@ static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, f
     AB_TRY(ab_cuda_launched("find_nonfinite"));
     if (exec->observer && item->id >= 0) {
         float *values;
-        AB_TRY(ab_cuda_probe_scratch(static_cast<size_t>(n) * sizeof(float), &values));
+        AB_TRY(ab_cuda_observed_values(n, &values));
         AB_TRY(ab_launch_map(by, ab_cuda_span_of(values, AB_ELEMENT_F32), from, nothing(), n, "unscale"));
         AB_TRY(ab_cuda_show(exec, item->id, values, n));
     }
@@ -240,8 +234,10 @@ static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, f
 static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int items, float inverse,
                          bool *found) {
     ab_cuda *cuda = ab_cuda_context();
-    int32_t *flag = found_flag(), seen = 0;
-    if (!flag) return ab_fail(AB_NO_MEMORY, "cuda:%d: out of memory (finite check)", cuda->index);
+    void *block;
+    int32_t seen = 0;
+    AB_TRY(ab_cuda_kept(AB_CUDA_FLAG, sizeof seen, &block));
+    int32_t *flag = static_cast<int32_t *>(block);
     for (int i = 0; i < items; i++)
         if (item[i].adds || !both_known(item[i].to, item[i].from)) return not_here();
     AB_CUDA_TRY(cudaMemsetAsync(flag, 0, sizeof *flag, cuda->stream));
@@ -355,8 +351,9 @@ static const ab_op *find_op(const ab_op *op) {
 }
 
 extern const ab_resident_ops ab_cuda_resident;
+extern const ab_reductions ab_cuda_reductions;
 extern "C" const ab_backend ab_backend_cuda;
 
 const ab_backend ab_backend_cuda = {
-    AB_DEVICE_ABI, ab_backend_layout, "cuda", false,          find_op,          cast,
-    accumulate,    unscale,           update, ab_cuda_census, &ab_cuda_resident};
+    AB_DEVICE_ABI, ab_backend_layout, "cuda", false,          find_op,           cast,
+    accumulate,    unscale,           update, ab_cuda_census, &ab_cuda_resident, &ab_cuda_reductions};

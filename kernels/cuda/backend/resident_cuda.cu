@@ -205,14 +205,14 @@ __global__ static void update_chunks(const chunk *list, const update_target *tar
 static void resident_destroy(ab_resident *r) {
     if (!r) return;
     (void)cudaStreamSynchronize(ab_cuda_context()->stream);
-    (void)cudaFree(r->target);
-    (void)cudaFree(r->list);
-    (void)cudaFree(r->state);
-    (void)cudaFree(r->row);
-    (void)cudaFree(r->item_row);
-    (void)cudaFree(r->sums);
-    (void)cudaFree(r->norm);
-    (void)cudaFree(r->row_base);
+    ab_cuda_give_back(r->target);
+    ab_cuda_give_back(r->list);
+    ab_cuda_give_back(r->state);
+    ab_cuda_give_back(r->row);
+    ab_cuda_give_back(r->item_row);
+    ab_cuda_give_back(r->sums);
+    ab_cuda_give_back(r->norm);
+    ab_cuda_give_back(r->row_base);
     (void)cudaFreeHost(r->records);
     for (int i = 0; r->event && i <= r->config.window; i++)
         if (r->event[i]) (void)cudaEventDestroy(r->event[i]);
@@ -250,7 +250,9 @@ static bool all_known(const update_target &t) {
 template <typename T> static ab_status on_device(T **block, const T *values, int count) {
     cudaStream_t stream = ab_cuda_context()->stream;
     size_t bytes = sizeof(T) * static_cast<size_t>(count > 0 ? count : 1);
-    AB_CUDA_TRY(cudaMalloc(block, bytes));
+    void *taken;
+    AB_TRY(ab_cuda_take(bytes, &taken));
+    *block = static_cast<T *>(taken);
     if (values && count > 0)
         AB_CUDA_TRY(cudaMemcpyAsync(*block, values, sizeof(T) * static_cast<size_t>(count),
                                     cudaMemcpyHostToDevice, stream));

@@ -177,7 +177,8 @@ static ab_status apply(dnn_product *p, const candidate *c) {
     return ab_cuda_check_dnn(cudnnSetConvolutionMathType(p->conv, c->math), "cudnnSetConvolutionMathType");
 }
 
-// Runs the product once on zeroed memory.
+// Runs the product once on zeroed memory. Its operands share one region: zeros give zeros, in any order of
+// reads and writes.
 static ab_status try_out(dnn_product *p) {
     const ab_conv *c = &p->spec.conv;
     const ab_window *w = &c->window;
@@ -188,20 +189,17 @@ static ab_status try_out(dnn_product *p) {
         static_cast<size_t>(c->out_channels * (w->channels / c->groups) * w->kernel[0] * w->kernel[1]) * size;
     part[3] = static_cast<size_t>(c->out_channels) * size;
     part[4] = p->base.workspace_bytes;
-    size_t total = 0;
-    for (size_t &bytes : part) {
-        bytes = (bytes + 255) / 256 * 256;
-        total += bytes;
-    }
-    char *memory = nullptr;
-    AB_CUDA_TRY(cudaMalloc(&memory, total + 256));
-    char *in = memory, *out = in + part[0], *weights = out + part[1], *bias = weights + part[2];
-    ab_cuda_operands o = {in, weights, bias, out, in, weights, out, weights, bias + part[3]};
+    size_t most = 0;
+    for (int i = 0; i < 4; i++) most = ab_cuda_aligned(part[i]) > most ? ab_cuda_aligned(part[i]) : most;
+    void *memory;
+    AB_TRY(ab_cuda_take(most + part[4] + 256, &memory));
+    char *all = static_cast<char *>(memory);
+    ab_cuda_operands o = {all, all, all, all, all, all, all, all, all + most};
     ab_status status =
-        ab_cuda_check(cudaMemsetAsync(memory, 0, total + 256, ab_cuda_context()->stream), "cudaMemsetAsync");
+        ab_cuda_check(cudaMemsetAsync(memory, 0, most, ab_cuda_context()->stream), "cudaMemsetAsync");
     if (status == AB_OK) status = run(&p->base, &o);
     ab_status done = ab_cuda_check(cudaStreamSynchronize(ab_cuda_context()->stream), "trying a convolution");
-    (void)cudaFree(memory);
+    ab_cuda_give_back(memory);
     return status == AB_OK ? done : status;
 }
 

@@ -5,7 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/op_instances_testing.h"
 
-#include "probes/extremes.h"
+#include "kernels/backend/extremes.h"
 
 #include <math.h>
 

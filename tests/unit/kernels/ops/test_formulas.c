@@ -472,6 +472,25 @@ static void same_trust(const ab_optimizer *optimizer, ab_optimizer_config *confi
     ab_f_set_trust(kind, row, trust);
 }
 
+/* What each term adds to the weights, by the optimizer's own code and by the device's. */
+static void same_terms(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
+                       int kind, const ab_update_row *row, const ab_optimizer_values *before) {
+    double here[AB_TERM_COUNT][UPDATED];
+    double *const term[AB_TERM_COUNT] = {here[0], here[1], here[2], here[3]};
+    const unsigned terms = optimizer->terms(config, taken, before, term, UPDATED);
+    assert_int_equal(ab_optimizer_term_set(optimizer, config, taken), terms);
+    for (int i = 0; i < UPDATED; i++) {
+        double there[AB_TERM_COUNT];
+        float held[AB_OPTIMIZER_STATES];
+        for (int s = 0; s < AB_OPTIMIZER_STATES; s++) held[s] = before->state[s][i];
+        ab_f_terms(kind, row->value, before->grad[i], before->weight[i], held, there);
+        for (int t = 0; t < AB_TERM_COUNT; t++)
+            if (terms >> t & 1u && memcmp(&here[t][i], &there[t], sizeof(double)) != 0)
+                fail_msg("%s: term %d of step %lld is %a, on the device %a", optimizer->name, t,
+                         (long long)taken, here[t][i], there[t]);
+    }
+}
+
 static void same_updates(const ab_optimizer *optimizer, ab_optimizer_config config, bool zero) {
     float weight[2][UPDATED], grad[UPDATED], state[2][AB_OPTIMIZER_STATES][UPDATED] = {{{0}}};
     float *states[AB_OPTIMIZER_STATES];
@@ -486,6 +505,9 @@ static void same_updates(const ab_optimizer *optimizer, ab_optimizer_config conf
         if (optimizer->measure)
             same_trust(optimizer, &config, taken, (int)kind, weight[0], grad,
                        (const float(*)[UPDATED])state[0], &row);
+        else
+            same_terms(optimizer, &config, taken, (int)kind, &row,
+                       &(ab_optimizer_values){weight[0], grad, {states[0], states[1], states[2]}});
         optimizer->update(&config, taken, weight[0], grad, states, UPDATED);
         for (int i = 0; i < UPDATED; i++) {
             float held[AB_OPTIMIZER_STATES];

@@ -1,8 +1,9 @@
 /* Extremes by comparing bits: for non-negative numbers of a format the codes are ordered like the values,
  * infinity is above all finite codes, and NaNs are above infinity. Values are only decoded one by one if some
- * are non-finite. */
-#include "probes/extremes.h"
+ * are non-finite. Tensors of a device are reduced there, or copied. */
+#include "kernels/backend/extremes.h"
 
+#include "kernels/backend/fallback.h"
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
 
@@ -75,8 +76,8 @@ static int64_t widen(const ab_tensor *tensor, int64_t first, float values[WIDEN]
     return n;
 }
 
-static ab_extremes count_all(const ab_tensor *tensor) {
-    ab_extremes found = {.largest = 0};
+static ab_tensor_extremes count_all(const ab_tensor *tensor) {
+    ab_tensor_extremes found = {.largest = 0};
     float values[WIDEN];
     for (int64_t first = 0, n; first < ab_tensor_count(tensor); first += n) {
         n = widen(tensor, first, values);
@@ -89,10 +90,9 @@ static ab_extremes count_all(const ab_tensor *tensor) {
     return found;
 }
 
-int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most) {
+static int places_here(const ab_tensor *tensor, int64_t *place, int most) {
     int found = 0;
     float values[WIDEN];
-    if (!tensor->format) return 0;
     for (int64_t first = 0, n; first < ab_tensor_count(tensor) && found < most; first += n) {
         n = widen(tensor, first, values);
         for (int64_t i = 0; i < n && found < most; i++)
@@ -101,11 +101,11 @@ int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most) {
     return found;
 }
 
-/* ---- interface ------------------------------------------------------------------------------- */
+/* ---- on the host ----------------------------------------------------------------------------- */
 
-ab_extremes ab_extremes_of(const ab_tensor *tensor) {
+static ab_tensor_extremes extremes_here(const ab_tensor *tensor) {
     scan s = {.tensor = tensor, .count = tensor->format ? ab_tensor_count(tensor) : 0, .chunk = CHUNK};
-    if (s.count == 0) return (ab_extremes){.largest = 0};
+    if (s.count == 0) return (ab_tensor_extremes){.largest = 0};
     s.bytes = comparable(tensor->format);
     if (s.bytes == 0) return count_all(tensor);
     if (s.count > (int64_t)CHUNK * MOST_CHUNKS) s.chunk = (s.count + MOST_CHUNKS - 1) / MOST_CHUNKS;
@@ -117,11 +117,53 @@ ab_extremes ab_extremes_of(const ab_tensor *tensor) {
     int32_t most = 0;
     for (int64_t i = 0; i < chunks; i++) most = s.largest[i] > most ? s.largest[i] : most;
     const double largest = value_of(tensor, s.bytes, most);
-    return isfinite(largest) ? (ab_extremes){.largest = largest} : count_all(tensor);
+    return isfinite(largest) ? (ab_tensor_extremes){.largest = largest} : count_all(tensor);
+}
+
+/* ---- on a device ----------------------------------------------------------------------------- */
+
+static ab_tensor_extremes extremes_of_copy(const ab_tensor *tensor) {
+    ab_tensor copy = {.data = NULL};
+    ab_tensor_extremes found = {.largest = 0};
+    if (tensor->format && ab_host_copy(tensor, &copy) == AB_OK) found = extremes_here(&copy);
+    ab_host_copy_free(&copy);
+    return found;
+}
+
+static int places_of_copy(const ab_tensor *tensor, int64_t *place, int most) {
+    ab_tensor copy = {.data = NULL};
+    int found = ab_host_copy(tensor, &copy) == AB_OK ? places_here(&copy, place, most) : 0;
+    ab_host_copy_free(&copy);
+    return found;
+}
+
+/* ---- interface ------------------------------------------------------------------------------- */
+
+void ab_extremes_of_all(const ab_tensor *const *tensor, int count, ab_tensor_extremes *found) {
+    const ab_backend *backend = count > 0 ? ab_backend_of(tensor[0]->device) : &ab_backend_cpu;
+    const ab_reductions *own = backend->reductions;
+    if (own && own->extremes(tensor, count, found) == AB_OK) return;
+    for (int i = 0; i < count; i++)
+        found[i] = backend->host_memory ? extremes_here(tensor[i]) : extremes_of_copy(tensor[i]);
+}
+
+ab_tensor_extremes ab_extremes_of(const ab_tensor *tensor) {
+    ab_tensor_extremes found;
+    ab_extremes_of_all(&tensor, 1, &found);
+    return found;
+}
+
+int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most) {
+    const ab_backend *backend = ab_backend_of(tensor->device);
+    int found = 0;
+    if (!tensor->format) return 0;
+    if (backend->reductions && backend->reductions->places(tensor, place, most, &found) == AB_OK)
+        return found;
+    return backend->host_memory ? places_here(tensor, place, most) : places_of_copy(tensor, place, most);
 }
 
 bool ab_extremes_finite(const ab_tensor *tensor) {
-    ab_extremes found = ab_extremes_of(tensor);
+    ab_tensor_extremes found = ab_extremes_of(tensor);
     return found.infinite == 0 && found.nan == 0;
 }
 

@@ -861,18 +861,28 @@ static int floor_level(const ab_run_config *config) {
     return found;
 }
 
-/* Makes the cell at a place, with its name. *there: the place has one. */
+/* Whether the half format changes nothing of what an entry of --levels trains: O0 as it is casts nothing. Of
+ * its perturbed baselines, that moved by a rounding depends on it. */
+static bool ignores_half(const ab_run_config *config, int level, ab_perturbation perturbation) {
+    const ab_level_options *own = &config->own[level];
+    return ab_level_is_reference(config->level[level]) && own->owns == 0 && !own->named &&
+           perturbation != AB_PERTURB_ROUNDING;
+}
+
+/* Makes the cell at a place, with its name. *there: the place has one; what the half format does not change
+ * is at the first one only. */
 static ab_status make_place(const ab_run_config *config, int64_t place, ab_cell_spec *cell, bool *there) {
     static const ab_scale_choice preset = {.preset = true};
     const int64_t in_half = place % places_of_half(config), seed = place / places_of_seed(config);
     const int scales = config->scales, k = (int)in_half, floor = k - config->levels * scales,
               floor_of = floor_level(config);
-    const ab_format *half = config->half[place % places_of_seed(config) / places_of_half(config)];
-    *there = floor < 0 || (floor_of >= 0 && seed == 0);
+    const int64_t h = place % places_of_seed(config) / places_of_half(config);
+    const int level = floor < 0 ? k / scales : floor_of;
+    const ab_perturbation moved = floor < 0 ? AB_PERTURB_NONE : (ab_perturbation)(AB_PERTURB_ULP + floor);
+    *there = level >= 0 && (floor < 0 || seed == 0) && (h == 0 || !ignores_half(config, level, moved));
     if (!*there) return AB_OK;
-    AB_TRY(make_cell(config, floor < 0 ? k / scales : floor_of, half,
-                     floor < 0 ? &config->scale[k % scales] : &preset,
-                     floor < 0 ? AB_PERTURB_NONE : (ab_perturbation)(AB_PERTURB_ULP + floor), cell));
+    AB_TRY(make_cell(config, level, config->half[h], floor < 0 ? &config->scale[k % scales] : &preset, moved,
+                     cell));
     cell->place = place;
     cell->seed += (uint64_t)seed;
     return name_cell(config, cell);

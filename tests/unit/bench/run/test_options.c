@@ -370,10 +370,20 @@ static void levels_cross_with_scales_and_o0_gets_a_twin(void **state) {
     (void)state;
     static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed3",          "mlp/O2/dynamic/fp16/cpu/seed3",
                                       "mlp/O2/64/fp16/cpu/seed3",         "mlp/O0/1/fp16/cpu/seed3/ulp",
-                                      "mlp/O0/1/fp16/cpu/seed3/rounding", "mlp/O0/1/bf16/cpu/seed3",
-                                      "mlp/O2/dynamic/bf16/cpu/seed3",    "mlp/O2/64/bf16/cpu/seed3",
-                                      "mlp/O0/1/bf16/cpu/seed3/ulp",      "mlp/O0/1/bf16/cpu/seed3/rounding"};
-    crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3", ids, 10);
+                                      "mlp/O0/1/fp16/cpu/seed3/rounding", "mlp/O2/dynamic/bf16/cpu/seed3",
+                                      "mlp/O2/64/bf16/cpu/seed3",         "mlp/O0/1/bf16/cpu/seed3/rounding"};
+    crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3", ids, 8);
+}
+
+/* O0 casts nothing: one for all half formats, unless something of it is half. */
+static void o0_is_trained_once_however_many_half_formats(void **state) {
+    (void)state;
+    static const char *const plain[] = {"mlp/O0/1/bf16/cpu/seed1",       "mlp/O2/dynamic/bf16/cpu/seed1",
+                                        "mlp/O2/dynamic/fp16/cpu/seed1", "mlp/O0/1/bf16/cpu/seed2",
+                                        "mlp/O2/dynamic/bf16/cpu/seed2", "mlp/O2/dynamic/fp16/cpu/seed2"};
+    static const char *const own[] = {"mlp/O0/1/bf16/cpu/seed1", "mlp/O0/1/fp16/cpu/seed1"};
+    crosses_to("--net mlp --levels O0,O2 --half bf16,fp16 --no-floor --seeds 2", plain, 6);
+    crosses_to("--net mlp --levels O0 --to O0:fc1=half --half bf16,fp16 --no-floor", own, 2);
 }
 
 /* ---- levels by name -------------------------------------------------------------------------- */
@@ -701,6 +711,7 @@ int main(void) {
         cmocka_unit_test(what_depends_on_the_data_is_checked_against_it),
         cmocka_unit_test(the_network_recommends_and_the_user_decides),
         cmocka_unit_test(levels_cross_with_scales_and_o0_gets_a_twin),
+        cmocka_unit_test(o0_is_trained_once_however_many_half_formats),
         cmocka_unit_test(o0_stays_the_fp32_reference),
         cmocka_unit_test(o0_changes_when_it_is_named),
         cmocka_unit_test(tf32_does_not_act_on_o0_unless_named),

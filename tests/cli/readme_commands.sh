@@ -26,7 +26,7 @@ understood() {
     run* | fit* | -*) options_known "$1" "$2" ;; # a fit would take a while
     # needs files, or minutes
     report* | history* | diagnose* | advise* | promote* | inspect* | read* | ranks* | gate* | compare* | \
-        *--prove*)
+        *--prove* | *--replay*)
         command_known "$1" "$2" "${arguments[0]}" ;;
     *)
         run "${arguments[@]}"

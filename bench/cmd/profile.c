@@ -21,9 +21,8 @@ static const char help[] =
     "the\n"
     "step, GFLOP/s and GB/s, arithmetic intensity, and the share of what this machine can do, which is "
     "measured\n"
-    "first: matrix products of the formats in use, and copying within working sets of several sizes. The "
-    "longest\n"
-    "come first; --verbose shows those below 1 % too.\n\n"
+    "first: matrix products of the formats in use, exp, tanh and erf, and copying within working sets of\n"
+    "several sizes. The longest come first; --verbose shows those below 1 % too.\n\n"
     "Takes the options of `ampbench run`. On the CPU only: a GPU computes while the host goes on.";
 
 static bool asks_for_help(int argc, char **argv) {

@@ -5,6 +5,7 @@
 #include "bench/timer/timer.h"
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
+#include "kernels/vec/vec_math.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,31 @@ static ab_status run_copy(void *context) {
     return AB_OK;
 }
 
+/* ---- elementary functions -------------------------------------------------------------------- */
+
+enum { PER_CHUNK = 2048, CHUNKS = 64 }; /* values: a chunk stays in the L1 cache */
+
+typedef struct functions {
+    void (*run)(float *out, const float *in, const float *unused, int64_t n);
+    float in[PER_CHUNK], out[CHUNKS][PER_CHUNK];
+} functions;
+
+static void function_chunk(void *argument, int64_t chunk, int thread) {
+    functions *f = argument;
+    (void)thread;
+    f->run(f->out[chunk], f->in, NULL, PER_CHUNK);
+}
+
+static ab_status run_functions(void *context) {
+    ab_parallel_for(CHUNKS, function_chunk, context);
+    return AB_OK;
+}
+
+const char *ab_elementary_name(ab_elementary function) {
+    static const char *const names[] = {"exp", "tanh", "erf"};
+    return names[function];
+}
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 /* Seconds of the fastest run, after one that warms up. */
@@ -138,6 +164,24 @@ static ab_status measure_product(int64_t side, const ab_format *format, ab_cpu_p
     return status;
 }
 
+static ab_status measure_functions(int64_t attempts_ns, ab_machine_limits *limits) {
+    const ab_vec_math *vec = ab_vec_math_get();
+    void *memory;
+    AB_TRY(allocate(sizeof(functions), &memory));
+    functions *f = memory;
+    for (int i = 0; i < PER_CHUNK; i++) f->in[i] = (float)(i % 401 - 200) / 64.0f;
+    ab_status status = AB_OK;
+    for (int i = 0; i < AB_ELEMENTARY_COUNT && status == AB_OK; i++) {
+        double seconds = 1;
+        f->run = i == AB_ELEMENTARY_EXP ? vec->exp : i == AB_ELEMENTARY_TANH ? vec->tanh : vec->gelu;
+        status = fastest(run_functions, f, attempts_ns, &seconds);
+        const double rate = (double)CHUNKS * PER_CHUNK / seconds;
+        if (status == AB_OK && rate > limits->functions[i]) limits->functions[i] = rate;
+    }
+    free(memory);
+    return status;
+}
+
 static ab_status measure_copies(int64_t attempts_ns, ab_machine_limits *limits) {
     static const size_t sizes[AB_LIMIT_SIZES] = {64 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20};
     void *memory;
@@ -164,6 +208,7 @@ ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, int64_t 
         for (size_t s = 0; s < AB_COUNT_OF(sides) && formats >> i & 1u; s++)
             AB_TRY(measure_product(sides[s], all[i], path, attempts_ns, &limits->flops[i]));
     }
+    AB_TRY(measure_functions(attempts_ns, limits));
     return measure_copies(attempts_ns, limits);
 }
 
@@ -172,6 +217,13 @@ double ab_machine_limits_product(const ab_machine_limits *limits, const ab_forma
     for (int i = 1; i < AB_LIMIT_FORMATS; i++)
         if (limits->format[i] == format && limits->flops[i] > best) best = limits->flops[i];
     return best;
+}
+
+double ab_machine_limits_functions(const ab_machine_limits *limits, const double count[AB_ELEMENTARY_COUNT]) {
+    double seconds = 0;
+    for (int i = 0; i < AB_ELEMENTARY_COUNT; i++)
+        if (count[i] > 0 && limits->functions[i] > 0) seconds += count[i] / limits->functions[i];
+    return seconds;
 }
 
 double ab_machine_limits_bandwidth(const ab_machine_limits *limits, double bytes) {

@@ -18,6 +18,9 @@ static void print_limits(const ab_machine_limits *limits) {
     for (int i = 0; i < AB_LIMIT_FORMATS; i++)
         if (limits->flops[i] > 0)
             ab_print(stdout, " %s %.4g GFLOP/s", limits->format[i]->name, limits->flops[i] * 1e-9);
+    for (int i = 0; i < AB_ELEMENTARY_COUNT; i++)
+        ab_print(stdout, "%s %s %.3g G/s", i ? "," : ";", ab_elementary_name((ab_elementary)i),
+                 limits->functions[i] * 1e-9);
     printf("; copying");
     for (int i = 0; i < AB_LIMIT_SIZES; i++)
         ab_print(stdout, "%s %.3g GB/s in %g MiB", i ? "," : "", limits->bytes[i] * 1e-9,
@@ -41,10 +44,7 @@ static void print_row(const ab_profile_row *row, double step_ns) {
     number_or_dash(share, 0, " %", 100 * row->limit_ns / row->ns);
     ab_print(stdout, "  %-20s %-18s %-8s %9.4f %6.1f %% %9s %8s %8s %9s  %-9s %s\n",
              ab_text_brief(row->op, 20), ab_text_brief(row->type, 18), row->pass, row->ns * 1e-6,
-             100 * row->ns / step_ns, flops, bytes, intensity, share,
-             row->limit_ns <= 0   ? "-"
-             : row->compute_bound ? "product"
-                                  : "memory",
+             100 * row->ns / step_ns, flops, bytes, intensity, share, row->limit_ns <= 0 ? "-" : row->limit,
              row->run ? row->run : "");
 }
 
@@ -89,7 +89,9 @@ static void print_summary(const ab_profile *profile, int count) {
     }
     puts("\nGB/s: every operand read or written once, which is the least there is; a cache may serve it\n"
          "of limit: the time that the machine's own limit would take, of the time taken: for products the\n"
-         "rate of square ones of 256 or 512, for the rest copying within as many bytes");
+         "rate of square ones of 256 or 512, for exp, tanh and erf their rate in cache (attention: both), "
+         "for\n"
+         "the rest copying within as many bytes");
 }
 
 void ab_profile_print(const ab_net *net, int64_t batch, const ab_machine_limits *limits,
@@ -108,6 +110,9 @@ cJSON *ab_machine_limits_json(const ab_machine_limits *limits) {
           *copies = cJSON_AddArrayToObject(all, "copy");
     for (int i = 0; i < AB_LIMIT_FORMATS; i++)
         if (limits->flops[i] > 0) cJSON_AddNumberToObject(flops, limits->format[i]->name, limits->flops[i]);
+    cJSON *functions = cJSON_AddObjectToObject(all, "function_values_per_s");
+    for (int i = 0; i < AB_ELEMENTARY_COUNT; i++)
+        cJSON_AddNumberToObject(functions, ab_elementary_name((ab_elementary)i), limits->functions[i]);
     for (int i = 0; i < AB_LIMIT_SIZES; i++) {
         cJSON *copy = cJSON_CreateObject();
         cJSON_AddNumberToObject(copy, "working_set_bytes", limits->size[i]);
@@ -131,7 +136,7 @@ static cJSON *row_json(const ab_profile_row *row) {
     if (row->product) cJSON_AddStringToObject(json, "product_format", row->product->name);
     if (row->limit_ns > 0) {
         cJSON_AddNumberToObject(json, "limit_ns", row->limit_ns);
-        cJSON_AddStringToObject(json, "limit", row->compute_bound ? "product" : "memory");
+        cJSON_AddStringToObject(json, "limit", row->limit);
     }
     return json;
 }

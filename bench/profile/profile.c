@@ -128,6 +128,14 @@ static double backward_flops(const ab_plan *plan, const ab_plan_node *node, cons
     return forward_flops(plan, node, op) * kinds;
 }
 
+static void count_elementary(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op,
+                             bool backward, double count[AB_ELEMENTARY_COUNT]) {
+    ab_shape in[AB_MAX_INPUTS];
+    if (!op || !op->op->elementary) return;
+    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
+    op->op->elementary(op->attrs, in, &plan->tensor[node->out].shape, backward, count);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 typedef struct table {
@@ -182,6 +190,7 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
             row.bytes = sums_bytes(t->plan, node);
             if (row.bytes <= 0) continue; /* nothing to sum: two readings of the clock */
         }
+        if (p != AB_TIMED_SUMS) count_elementary(t->plan, node, op, p == AB_TIMED_BACKWARD, row.elementary);
         if (row.kind == AB_PROFILE_OP) row.run = implementation(t, n, (ab_timed_pass)p);
         if (row.kind == AB_PROFILE_OP && is_product(op->op)) row.product = format;
         add_row(t, row);
@@ -271,10 +280,12 @@ void ab_profile_compare(ab_profile *profile, const ab_machine_limits *limits) {
         ab_profile_row *row = &profile->row[i];
         const double memory =
             row->bytes > 0 ? row->bytes / ab_machine_limits_bandwidth(limits, row->bytes) : 0;
-        const double compute =
-            row->product ? row->flops / ab_machine_limits_product(limits, row->product) : 0;
-        row->compute_bound = compute > memory;
-        row->limit_ns = 1e9 * row->batches * (row->compute_bound ? compute : memory);
+        const double product =
+                         row->product ? row->flops / ab_machine_limits_product(limits, row->product) : 0,
+                     functions = ab_machine_limits_functions(limits, row->elementary),
+                     compute = product + functions;
+        row->limit = compute <= memory ? "memory" : functions > product ? "function" : "product";
+        row->limit_ns = 1e9 * row->batches * (compute > memory ? compute : memory);
     }
 }
 

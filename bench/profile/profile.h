@@ -25,12 +25,13 @@ typedef struct ab_profile_row {
         *pass;       /* layer ("conv1"; "" for parts of a step), op ("conv2d", "cast"), "forward" */
     const char *run; /* implementation; NULL: none of its own */
     ab_profile_kind kind;
-    double ns;                /* of a step, median over steps */
-    double batches;           /* of a step */
-    double flops, bytes;      /* of a batch; bytes: every operand read or written once; 0: not known */
-    const ab_format *product; /* of its matrix products; NULL: it has none */
-    double limit_ns;          /* what the limits allow at best (ab_profile_compare); 0: not known */
-    bool compute_bound;       /* by the product, not by the bandwidth */
+    double ns;           /* of a step, median over steps */
+    double batches;      /* of a step */
+    double flops, bytes; /* of a batch; bytes: every operand read or written once; 0: not known */
+    double elementary[AB_ELEMENTARY_COUNT]; /* values of elementary functions, of a batch */
+    const ab_format *product;               /* of its matrix products; NULL: it has none */
+    double limit_ns;   /* what the limits allow at best (ab_profile_compare); 0: not known */
+    const char *limit; /* "product", "function" or "memory": what limits it most */
 } ab_profile_row;
 
 typedef struct ab_profile {

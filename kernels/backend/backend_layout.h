@@ -100,7 +100,8 @@ AB_BEGIN_DECLS
     FIELD(ab_op, backward, flops)                                                                            \
     FIELD(ab_op, flops, describe)                                                                            \
     FIELD(ab_op, describe, best_constant)                                                                    \
-    LAST(ab_op, best_constant)                                                                               \
+    FIELD(ab_op, best_constant, elementary)                                                                  \
+    LAST(ab_op, elementary)                                                                                  \
     FIRST(ab_scale_rule, dynamic)                                                                            \
     FIELD(ab_scale_rule, dynamic, min_scale)                                                                 \
     FIELD(ab_scale_rule, min_scale, max_scale)                                                               \

@@ -135,6 +135,14 @@ typedef struct ab_best_constant {
     void (*predict)(const ab_op_io *io, const double *sums, float *prediction);
 } ab_best_constant;
 
+/* Functions that take many operations a value. */
+typedef enum ab_elementary {
+    AB_ELEMENTARY_EXP,
+    AB_ELEMENTARY_TANH,
+    AB_ELEMENTARY_ERF,
+    AB_ELEMENTARY_COUNT
+} ab_elementary;
+
 typedef struct ab_op {
     const char *name;
     int inputs;             /* fixed number of inputs, or -1: 2 or more */
@@ -196,6 +204,10 @@ typedef struct ab_op {
 
     /* NULL: not a loss, or not known. */
     const ab_best_constant *best_constant;
+
+    /* Adds how many of each elementary function a pass computes. NULL: none. */
+    void (*elementary)(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
+                       double count[AB_ELEMENTARY_COUNT]);
 } ab_op;
 
 enum { AB_NEEDS_OUT = 1 << AB_MAX_INPUTS };

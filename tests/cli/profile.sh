@@ -23,6 +23,7 @@ import json, sys
 document, gflop = json.load(open(sys.argv[1])), float(sys.argv[2])
 assert document["format"] == "ampbench-profile-1"
 assert document["limits"]["product_flops_per_s"]["fp32"] > 0
+assert all(document["limits"]["function_values_per_s"][f] > 0 for f in ("exp", "tanh", "erf"))
 levels = [cell["level"] for cell in document["cells"]]
 assert levels == ["O0", "O1", "O2"], levels
 for cell in document["cells"]:

@@ -229,6 +229,17 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     return 4.0 * (double)ab_shape_count(out) * (double)in->dim[in->ndim - 2];
 }
 
+/* Backward computes the probabilities again. Tokens as in flops; causal: about half of the scores. */
+static void elementary(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
+                       double count[AB_ELEMENTARY_COUNT]) {
+    const attention_attrs *a = attrs;
+    int64_t dim[4];
+    (void)backward;
+    split_shape(out, a->heads, 1, dim);
+    const double scores = (double)(dim[0] * dim[1] * dim[2]) * (double)in->dim[in->ndim - 2];
+    count[AB_ELEMENTARY_EXP] += a->causal ? scores / 2 : scores;
+}
+
 static const char *describe(const ab_op_io *io, const char *pass) {
     (void)pass;
     return io->state;
@@ -247,4 +258,5 @@ const ab_op ab_op_scaled_dot_product_attention = {.name = "scaled_dot_product_at
                                                   .forward = forward,
                                                   .backward = backward,
                                                   .flops = flops,
+                                                  .elementary = elementary,
                                                   .describe = describe};

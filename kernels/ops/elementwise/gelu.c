@@ -28,6 +28,14 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
+static void elementary(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
+                       double count[AB_ELEMENTARY_COUNT]) {
+    const gelu_attrs *a = attrs;
+    (void)in;
+    count[a->approximate == TANH ? AB_ELEMENTARY_TANH : AB_ELEMENTARY_ERF] += (double)ab_shape_count(out);
+    if (backward && a->approximate != TANH) count[AB_ELEMENTARY_EXP] += (double)ab_shape_count(out);
+}
+
 const ab_op ab_op_gelu = {.name = "gelu",
                           .inputs = 1,
                           .attrs_bytes = sizeof(gelu_attrs),
@@ -37,4 +45,5 @@ const ab_op ab_op_gelu = {.name = "gelu",
                           .forward = forward,
                           .backward = backward,
                           .flops = ab_unary_flops,
+                          .elementary = elementary,
                           .describe = ab_describe_own};

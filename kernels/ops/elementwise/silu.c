@@ -11,6 +11,12 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
+static void elementary(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
+                       double count[AB_ELEMENTARY_COUNT]) {
+    (void)attrs, (void)in, (void)backward;
+    count[AB_ELEMENTARY_EXP] += (double)ab_shape_count(out);
+}
+
 const ab_op ab_op_silu = {.name = "silu",
                           .inputs = 1,
                           .infer = ab_unary_infer,
@@ -18,4 +24,5 @@ const ab_op ab_op_silu = {.name = "silu",
                           .forward = forward,
                           .backward = backward,
                           .flops = ab_unary_flops,
+                          .elementary = elementary,
                           .describe = ab_describe_own};

@@ -252,6 +252,12 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return ab_fail(AB_CONFIG, "cross_entropy: its targets cannot be trained");
 }
 
+static void elementary(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
+                       double count[AB_ELEMENTARY_COUNT]) {
+    (void)attrs, (void)out, (void)backward;
+    count[AB_ELEMENTARY_EXP] += (double)ab_shape_count(&in[0]);
+}
+
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
     (void)attrs;
     (void)out;
@@ -314,5 +320,6 @@ const ab_op ab_op_cross_entropy = {.name = "cross_entropy",
                                    .forward = forward,
                                    .backward = backward,
                                    .flops = flops,
+                                   .elementary = elementary,
                                    .describe = ab_describe_own,
                                    .best_constant = &best_constant};

@@ -41,6 +41,12 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
+static void elementary(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
+                       double count[AB_ELEMENTARY_COUNT]) {
+    (void)attrs, (void)in;
+    if (!backward) count[AB_ELEMENTARY_EXP] += (double)ab_shape_count(out);
+}
+
 const ab_op ab_op_softmax = {.name = "softmax",
                              .inputs = 1,
                              .attrs_bytes = sizeof(ab_softmax_attrs),
@@ -51,4 +57,5 @@ const ab_op ab_op_softmax = {.name = "softmax",
                              .forward = forward,
                              .backward = backward,
                              .flops = ab_softmax_flops,
+                             .elementary = elementary,
                              .describe = ab_describe_own};

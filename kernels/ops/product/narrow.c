@@ -7,6 +7,7 @@
 #include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_conv.h"
+#include "kernels/vec/vec_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,12 +232,23 @@ static const float *padded(const narrow *p, const float *image, float *copy) {
     return copy;
 }
 
+/* Partial weight gradients, stored after the threads' images. */
+static float *blocks_of(const narrow *p, const ab_pass_args *args) {
+    return (float *)args->scratch + (size_t)p->threads * (p->thread_bytes / sizeof(float));
+}
+
+/* Sums of every image's dout, [image][AB_NARROW], stored after the blocks. */
+static float *bias_sums_of(const narrow *p, const ab_pass_args *args) {
+    return blocks_of(p, args) + (size_t)p->blocks * (p->block_bytes / sizeof(float));
+}
+
 static void weights_image(const narrow *p, const ab_pass_args *args, int64_t image, float *dweight) {
     const ab_window *w = &p->conv.window;
+    const float *dout = image_of(p, args, PIECE_DOUT, image);
     int64_t wide = p->padded_width * w->channels;
     ab_narrow_image job = {.in =
                                padded(p, image_of(p, args, PIECE_SRC, image), thread_image(p, args->scratch)),
-                           .dout = image_of(p, args, PIECE_DOUT, image),
+                           .dout = dout,
                            .dweight = dweight,
                            .height = w->out[0],
                            .width = w->out[1],
@@ -247,6 +259,9 @@ static void weights_image(const narrow *p, const ab_pass_args *args, int64_t ima
                            .row_step = w->dilation[0] * wide,
                            .step = w->stride[1] * w->channels};
     ab_vec_conv_get()->weights(&job);
+    if (args->dbias)
+        ab_vec_ops_get()->column_sums(dout, w->out[0] * w->out[1], p->conv.out_channels,
+                                      bias_sums_of(p, args) + image * AB_NARROW);
 }
 
 /* Sums the blocks and reorders [tap][in][8] to torch's {out, in, kh, kw}. */
@@ -263,9 +278,12 @@ static void join_blocks(const narrow *p, const float *blocks, float *dweight) {
             }
 }
 
-/* Partial weight gradients, stored after the threads' images. */
-static float *blocks_of(const narrow *p, const ab_pass_args *args) {
-    return (float *)args->scratch + (size_t)p->threads * (p->thread_bytes / sizeof(float));
+static void join_bias(const narrow *p, const float *sums, float *dbias) {
+    for (int64_t o = 0; o < p->conv.out_channels; o++) {
+        double sum = 0.0;
+        for (int64_t image = 0; image < p->conv.batch; image++) sum += (double)sums[image * AB_NARROW + o];
+        dbias[o] = (float)sum;
+    }
 }
 
 static void weights_block(void *argument, int64_t b, int thread) {
@@ -284,6 +302,7 @@ static ab_status run_backward_weights(ab_pass *base, const ab_pass_args *args) {
     narrow_job job = {p, args, NULL};
     ab_for_prepared(p->threads, p->blocks, weights_block, &job);
     join_blocks(p, blocks_of(p, args), args->dst);
+    if (args->dbias) join_bias(p, bias_sums_of(p, args), args->dbias);
     const ab_tensor *dout = args->stored ? args->stored->dout : NULL;
     const int64_t n = p->conv.batch * p->piece[PIECE_DOUT];
     /* this kernel multiplies padding: 0 * inf */
@@ -347,7 +366,8 @@ static void size_buffers(narrow *p, ab_pass_kind kind) {
     }
     p->blocks = ab_min64(p->conv.batch, MAX_IMAGE_BLOCKS);
     p->block_bytes = weights;
-    p->base.scratch_bytes += (size_t)p->blocks * p->block_bytes;
+    p->base.sums_bias = true;
+    p->base.scratch_bytes += (size_t)p->blocks * p->block_bytes + ab_floats_bytes(p->conv.batch * AB_NARROW);
 }
 
 ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass) {

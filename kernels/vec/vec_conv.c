@@ -2,6 +2,8 @@
  * registers. Multiply-adds are fused where the CPU level has FMA. */
 #include "kernels/vec/vec_conv.h"
 
+#include <string.h>
+
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
@@ -39,8 +41,8 @@ static inline oct oct_fma(oct a, oct b, oct c) {
 enum {
     MAX_RUN = 5,
 #if defined(__AVX512VL__)
-    WIDE_ROW = 14,
-    MAX_ROWS = 5 /* 25 accumulators of 32 registers */
+    WIDE_ROW = 28, /* 14 accumulators */
+    MAX_ROWS = 5   /* 25 accumulators of 32 registers */
 #else
     WIDE_ROW = 10,
     MAX_ROWS = 2 /* 10 of 16 */
@@ -66,6 +68,55 @@ static inline void store_pixel(float *p, oct v, int64_t channels, int64_t room) 
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+#if defined(__AVX512VL__)
+
+/* Two octs in one vector: lane by lane in turns (forward: two pixels), or one after the other (backward data:
+ * two kernel columns). The multiply-adds of each lane are those of an oct. */
+typedef __m512 twin;
+static inline twin twin_fma(twin a, twin b, twin c) { return _mm512_fmadd_ps(a, b, c); }
+
+/* p[0] and p[1] in turns. */
+static inline twin twin_set(const float *p) {
+    double both;
+    memcpy(&both, p, sizeof both);
+    return _mm512_castpd_ps(_mm512_set1_pd(both));
+}
+
+static inline twin twin_of(oct v) {
+    const __m512i lanes = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(v));
+}
+
+/* The other order: the even lanes, then the odd ones. */
+static inline twin twin_apart(twin v) {
+    const __m512i lanes = _mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutexvar_ps(lanes, v);
+}
+static inline oct twin_first(twin v) { return _mm512_castps512_ps256(v); }
+static inline oct twin_second(twin v) { return _mm512_extractf32x8_ps(v, 1); }
+
+/* As row_tile, for an even count. */
+static AB_FORCE_INLINE void row_twins(const ab_narrow_row *job, int64_t x, const int count) {
+    twin sum[WIDE_ROW / 2], bias = twin_of(oct_load(job->bias));
+    const float *weights = job->weights, *base = job->in + x;
+    float *out = job->out + x * job->channels;
+    const int64_t channels = job->channels, room = job->room - x * channels;
+    for (int p = 0; p < count / 2; p++) sum[p] = bias;
+    for (int64_t k = 0; k < job->taps; k++, weights += AB_NARROW) {
+        const twin weight = twin_of(oct_load(weights));
+        const float *in = base + job->offset[k];
+        for (int p = 0; p < count / 2; p++) sum[p] = twin_fma(twin_set(in + 2 * p), weight, sum[p]);
+    }
+    for (int p = 0; p < count / 2; p++) {
+        const twin apart = twin_apart(sum[p]);
+        const int64_t at = 2 * p * channels;
+        store_pixel(out + at, twin_first(apart), channels, room - at);
+        store_pixel(out + at + channels, twin_second(apart), channels, room - at - channels);
+    }
+}
+
+#endif
+
 /* Pixels [x, x + count). Lanes past a pixel's channels are overwritten by later pixels, which are stored
  * after it.
  */
@@ -85,24 +136,37 @@ static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const 
     for (int p = 0; p < count; p++) store_pixel(out + p * channels, sum[p], channels, room - p * channels);
 }
 
+typedef struct row_width {
+    int64_t pixels;
+    void (*run)(const ab_narrow_row *, int64_t);
+} row_width;
+
+static void row_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
+
+#if defined(__AVX512VL__)
+static void row_wide(const ab_narrow_row *job, int64_t x) { row_twins(job, x, WIDE_ROW); }
+static void row_half(const ab_narrow_row *job, int64_t x) { row_twins(job, x, WIDE_ROW / 2); }
+static void row_6(const ab_narrow_row *job, int64_t x) { row_twins(job, x, 6); }
+static void row_2(const ab_narrow_row *job, int64_t x) { row_twins(job, x, 2); }
+static const row_width row_widths[] = {
+    {WIDE_ROW, row_wide}, {WIDE_ROW / 2, row_half}, {6, row_6}, {2, row_2}, {1, row_1}};
+#else
 static void row_wide(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WIDE_ROW); }
 static void row_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WIDE_ROW / 2); }
 static void row_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 3); }
-static void row_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
+static const row_width row_widths[] = {
+    {WIDE_ROW, row_wide}, {WIDE_ROW / 2, row_half}, {3, row_3}, {1, row_1}};
+#endif
 
 /* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last
  * tile of a row is aligned to its end and stores some sums twice. */
 static void row(const ab_narrow_row *job) {
-    static const struct {
-        int64_t pixels;
-        void (*run)(const ab_narrow_row *, int64_t);
-    } tiles[] = {{WIDE_ROW, row_wide}, {WIDE_ROW / 2, row_half}, {3, row_3}, {1, row_1}};
     int best = 0;
-    while (tiles[best].pixels > job->pixels) best++;
-    int64_t count = tiles[best].pixels, rest = job->pixels % count;
-    if (best == 0 && rest > 0 && rest <= WIDE_ROW / 2) count = tiles[++best].pixels;
+    while (row_widths[best].pixels > job->pixels) best++;
+    int64_t count = row_widths[best].pixels, rest = job->pixels % count;
+    if (best == 0 && rest > 0 && rest <= WIDE_ROW / 2) count = row_widths[++best].pixels;
     for (int64_t x = 0; x < job->pixels; x += count)
-        tiles[best].run(job, x + count <= job->pixels ? x : job->pixels - count);
+        row_widths[best].run(job, x + count <= job->pixels ? x : job->pixels - count);
 }
 
 /* ---- backward data --------------------------------------------------------------------------- */
@@ -135,9 +199,50 @@ static AB_FORCE_INLINE void scatter_tile(const ab_narrow_scatter *job, int64_t x
 
 enum { WIDE_5 = MAX_ROWS, WIDE_3 = MAX_ROWS == 5 ? 8 : 3, WIDE_1 = 10 };
 
+#if defined(__AVX512VL__)
+
+/* Kernel column c of a pixel whose columns are two twins and an oct. */
+static AB_FORCE_INLINE oct twin_column(const twin *pairs, oct last, const int c) {
+    if (c == 4) return last;
+    return c % 2 == 0 ? twin_first(pairs[c / 2]) : twin_second(pairs[c / 2]);
+}
+
+/* scatter_tile for five columns; the same sums in the same order. */
+static void scatter_5(const ab_narrow_scatter *job, int64_t x, int64_t k) {
+    twin pairs[WIDE_5][2];
+    oct last[WIDE_5];
+    const int64_t run = job->run;
+    const float *dout = job->dout + x * run, *weights = job->weights + k * run * AB_NARROW;
+    float *to = job->sum + (x * job->step + k) * AB_NARROW;
+    for (int q = 0; q < WIDE_5; q++) {
+        pairs[q][0] = pairs[q][1] = _mm512_setzero_ps();
+        last[q] = oct_set(0.0f);
+    }
+    for (int64_t j = 0; j < run; j++, weights += 5 * AB_NARROW)
+        for (int q = 0; q < WIDE_5; q++) {
+            const twin d = _mm512_set1_ps(dout[q * run + j]);
+            pairs[q][0] = twin_fma(d, _mm512_loadu_ps(weights), pairs[q][0]);
+            pairs[q][1] = twin_fma(d, _mm512_loadu_ps(weights + 2 * AB_NARROW), pairs[q][1]);
+            last[q] = oct_fma(twin_first(d), oct_load(weights + 4 * AB_NARROW), last[q]);
+        }
+#pragma GCC unroll 16
+    for (int i = 0; i < WIDE_5 + 4; i++) {
+        oct total = oct_load(to + i * AB_NARROW);
+#pragma GCC unroll 16
+        for (int q = 0; q < WIDE_5; q++)
+            if (i - q >= 0 && i - q < 5) total = oct_add(total, twin_column(pairs[q], last[q], i - q));
+        oct_store(to + i * AB_NARROW, total);
+    }
+}
+
+#else
+
 static void scatter_5(const ab_narrow_scatter *job, int64_t x, int64_t k) {
     scatter_tile(job, x, k, WIDE_5, 5);
 }
+
+#endif
+
 static void scatter_3(const ab_narrow_scatter *job, int64_t x, int64_t k) {
     scatter_tile(job, x, k, WIDE_3, 3);
 }

@@ -44,13 +44,16 @@ static void drop(ab_pass **pass) {
     *pass = NULL;
 }
 
-/* Whether tiles of 16 rows by 32 halves lose to fp32 vectors: gradients of convolution weights with fewer
- * input channels than a tile has rows. */
+/* Whether tiles of 16 rows by 32 halves lose to fp32 vectors: convolutions with fewer input channels than a
+ * tile has rows (weight gradients), or with so few at both ends that our own kernels compute them (forward).
+ */
 static bool tiles_too_wide(const ab_pass_spec *spec) {
-    enum { TILE_ROWS = 16 };
+    enum { TILE_ROWS = 16, FEW = 4, NARROW = 8 };
     const ab_window *w = &spec->conv.window;
-    return spec->kind == AB_PASS_BACKWARD_WEIGHTS && w->kernel[0] * w->kernel[1] > 1 &&
-           w->channels / spec->conv.groups < TILE_ROWS;
+    const int64_t channels = w->channels / spec->conv.groups;
+    if (w->kernel[0] * w->kernel[1] == 1) return false;
+    if (spec->kind == AB_PASS_BACKWARD_WEIGHTS) return channels < TILE_ROWS;
+    return spec->kind == AB_PASS_FORWARD && channels < FEW && spec->conv.out_channels <= NARROW;
 }
 
 /* Native: the library's primitive for the half type. AUTO uses it only where the type is

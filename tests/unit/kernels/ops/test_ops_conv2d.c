@@ -3,6 +3,7 @@
  * of the stored format. */
 #include "oracle/op_run.h"
 
+#include "kernels/vec/isa.h"
 #include "oracle/conv.h"
 #include "oracle/gradient.h"
 
@@ -357,6 +358,33 @@ static void bits_depend_neither_on_the_lanes_nor_on_the_run(void **state) {
     assert_int_equal(ab_parallel_start(1), AB_OK);
 }
 
+/* The kernels for few channels compute the sums of a lane in one order at every vector width with FMA. */
+static void few_channels_give_the_same_bits_at_every_vector_width(void **state) {
+    (void)state;
+    static const conv_case narrow[] = {{2, 32, 32, 1, 6, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
+                                       {2, 9, 23, 1, 7, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+                                       {2, 14, 14, 6, 16, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
+                                       {2, 8, 50, 3, 8, 3, 5, 1, 2, 1, 2, 1, 1, 1, true}};
+    static const ab_isa levels[] = {AB_ISA_AVX2, AB_ISA_AVX512};
+    for (size_t k = 0; k < AB_COUNT_OF(narrow) && ab_isa_best() >= AB_ISA_AVX512; k++) {
+        op_attrs attrs = attrs_of(&narrow[k]);
+        op_run r[2];
+        for (int i = 0; i < 2; i++) {
+            ab_exec exec = {.training = true, .path = AB_PATH_CONVERT};
+            assert_int_equal(ab_isa_force(levels[i]), AB_OK);
+            open_case(&r[i], &narrow[k], &attrs, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec);
+            assert_int_equal(op_run_prepare(&r[i]), AB_OK);
+            op_run_both(&r[i]);
+        }
+        op_run_same_results(&r[0], &r[1]);
+        expected e = expect(&narrow[k], &r[1]);
+        check_all(&r[1], &e);
+        forget(&e);
+        for (int i = 0; i < 2; i++) op_run_close(&r[i]);
+    }
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+}
+
 static void shapes_are_checked_with_a_message(void **state) {
     (void)state;
     op_attrs attrs = attrs_of(&cases[0]);
@@ -394,6 +422,7 @@ int main(void) {
         cmocka_unit_test(the_bias_is_added_before_the_one_rounding),
         cmocka_unit_test(infinities_stay_where_they_belong),
         cmocka_unit_test(bits_depend_neither_on_the_lanes_nor_on_the_run),
+        cmocka_unit_test(few_channels_give_the_same_bits_at_every_vector_width),
         cmocka_unit_test(shapes_are_checked_with_a_message),
         cmocka_unit_test(flops_count_two_per_multiply_add),
     };

@@ -88,7 +88,7 @@ static void a_value_may_look_like_an_option(void **state) {
 
 static void mistakes_name_the_option_and_the_nearest(void **state) {
     (void)state;
-    refused("--level O1", "unknown option '--level'; did you mean '--levels'?");
+    refused("--leves O1", "unknown option '--leves'; did you mean '--levels'?");
     refused("--leveles=O1", "'--leveles'; did you mean '--levels'?");
     refused("--cell_timeout 3", "did you mean '--cell-timeout'?");
     refused("--frobnicate", "unknown option '--frobnicate'");

@@ -629,7 +629,7 @@ static cJSON *new_machine(const char *name, const cJSON *line) {
     static const char *const facts[] = {"cpu_model", "isa", "cores", "affinity", "hostname_hash", "kernel"};
     cJSON *machine = cJSON_CreateObject();
     const cJSON *environment = cJSON_GetObjectItem(line, "environment");
-    cJSON_AddStringToObject(machine, "name", ab_json_text(line, "node", name));
+    cJSON_AddStringToObject(machine, "name", name);
     cJSON_AddStringToObject(machine, "class", ab_json_text(line, "class", ""));
     cJSON_AddNumberToObject(machine, "threads", ab_json_number(line, "threads", 0));
     for (size_t i = 0; i < AB_COUNT_OF(facts); i++)

@@ -126,7 +126,7 @@ char *ab_part_text(const ab_part *part) {
 static ab_status take_record(ab_parts *parts, ab_part *part, cJSON *line) {
     int cell;
     if (strcmp(ab_json_text(line, "schema", ""), "ampbench-part") == 0)
-        return ab_run_take_machine(parts->work, part->who, line, &part->machine);
+        return ab_run_take_machine(parts->work, ab_json_text(line, "node", part->who), line, &part->machine);
     const char *error = ab_json_text(line, "error", NULL);
     if (error) ab_text_show(part->reason, sizeof part->reason, "%s", error);
     if (error || part->machine < 0 || !cJSON_HasObjectItem(line, "cell")) return AB_OK;

@@ -17,10 +17,10 @@ static bool converts(const char *implementation) { return strncmp(implementation
 
 /* The implementation of a pass of a half product; NULL if it is none. */
 static const char *half_product(const cJSON *op, size_t pass) {
-    const char *text = ab_json_text(op, passes[pass], "none");
+    const char *text = ab_json_text(op, passes[pass], "");
     const bool product = (ab_op_traits(ab_json_text(op, "type", "")) & AB_TRAIT_product) != 0;
     const bool half = converts(text) || strcmp(ab_json_text(op, "format", "fp32"), "fp32") != 0;
-    return product && half && strcmp(text, "none") != 0 ? text : NULL;
+    return product && half && text[0] && strcmp(text, "none") != 0 ? text : NULL;
 }
 
 typedef struct tally {

@@ -476,7 +476,7 @@ static void machine_table(const ab_html *h) {
                   keys);
     cJSON_ArrayForEach(machine, machines) {
         begin_row(h);
-        ab_html_row_head(h, ab_json_text(machine, keys[0], "?"));
+        ab_html_row_head(h, ab_json_text(machine, "name", "?"));
         for (int i = 1; keys[i]; i++) {
             fputs("<td class=\"text\">", h->out);
             write_plain_value(h, ab_json_at(machine, keys[i]));

@@ -2,6 +2,7 @@
 #include "bench/checkpoint/checkpoint.h"
 
 #include "bench/tensorfile/folder.h"
+#include "bench/tensorfile/open_set.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ static ab_status open_files(ab_checkpoint *c, const ab_tensor_paths *list) {
     c->file = calloc((size_t)list->count + 1, sizeof *c->file);
     if (!c->file) return no_memory(c->path);
     for (int i = 0; i < list->count; i++) {
-        AB_TRY(ab_tensorfile_open(list->path[i], &c->file[c->files]));
+        AB_TRY(ab_tensorfile_open_set(list->path[i], &c->file[c->files]));
         c->files++;
     }
     return AB_OK;

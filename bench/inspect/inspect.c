@@ -3,6 +3,7 @@
 #include "bench/inspect/inspect.h"
 
 #include "bench/tensorfile/folder.h"
+#include "bench/tensorfile/open_set.h"
 #include "kernels/core/text.h"
 
 #include <fnmatch.h>
@@ -233,7 +234,7 @@ static ab_status open_paths(const ab_tensor_paths *paths, ab_inspect_selection *
     if (!s->file) return ab_fail(AB_NO_MEMORY, "out of memory for %d files", paths->count);
     for (int i = 0; i < paths->count; i++) {
         ab_tensorfile *file = NULL;
-        AB_TRY(ab_tensorfile_open(paths->path[i], &file));
+        AB_TRY(ab_tensorfile_open_set(paths->path[i], &file));
         s->file[s->files++] = file;
     }
     return AB_OK;

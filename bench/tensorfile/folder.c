@@ -46,6 +46,25 @@ static ab_status add(ab_tensor_paths *paths, const char *path) {
     return AB_OK;
 }
 
+/* A partition of DeepSpeed's ZeRO stands behind its model states (zero.h). */
+static bool is_partition(const char *folder, const char *name) {
+    static const char *const before[] = {"", "zero_pp_rank_0_"}; /* in the name of the model states */
+    static const char rank[] = "mp_rank_";
+    char path[PATH_TEXT];
+    struct stat about;
+    const char *at = strstr(name, rank);
+    const bool partition = fnmatch("*zero_pp_rank_*_mp_rank_*_optim_states.pt", name, 0) == 0,
+               other = fnmatch("zero_pp_rank_[1-9]*_mp_rank_*_model_states.pt", name, 0) == 0;
+    if (!at || !(partition || other)) return false;
+    at += strlen(rank);
+    for (size_t i = 0; i < AB_COUNT_OF(before); i++)
+        if (ab_text_fits(path, sizeof path, "%s/%smp_rank_%.*s_model_states.pt", folder, before[i],
+                         (int)strcspn(at, "_"), at) &&
+            stat(path, &about) == 0)
+            return true;
+    return false;
+}
+
 static ab_status add_folder(const char *path, int depth, ab_tensor_paths *paths);
 
 static ab_status add_member(const char *folder, const char *name, int depth, ab_tensor_paths *paths) {
@@ -54,7 +73,7 @@ static ab_status add_member(const char *folder, const char *name, int depth, ab_
         !ab_text_fits(path, sizeof path, "%s/%s", folder, name))
         return AB_OK;
     if (ab_tensor_is_folder(path)) return depth > 0 ? add_folder(path, depth - 1, paths) : AB_OK;
-    if (!is_tensor_file(name)) return AB_OK;
+    if (!is_tensor_file(name) || is_partition(folder, name)) return AB_OK;
     if (paths->count >= MOST_FILES)
         return ab_fail(AB_INPUT, "%s: expected at most %d tensor files, found more", folder, MOST_FILES);
     return add(paths, path);

@@ -3,6 +3,7 @@
 #include "bench/tensorfile/open_set.h"
 
 #include "bench/tensorfile/folder.h"
+#include "bench/tensorfile/zero.h"
 #include "kernels/core/text.h"
 
 #include <dirent.h>
@@ -41,7 +42,7 @@ static ab_status open_only_file(const char *folder, ab_tensorfile **file) {
                          "%s: expected a folder with .metadata, an *.index.json or one tensor file, found %d "
                          "tensor files",
                          folder, paths.count);
-    if (status == AB_OK) status = ab_tensorfile_open(paths.path[0], file);
+    if (status == AB_OK) status = ab_tensorfile_open_set(paths.path[0], file);
     ab_tensor_paths_free(&paths);
     return status;
 }
@@ -49,6 +50,7 @@ static ab_status open_only_file(const char *folder, ab_tensorfile **file) {
 ab_status ab_tensorfile_open_set(const char *path, ab_tensorfile **file) {
     char index[PATH_TEXT];
     bool found = false;
+    if (ab_zero_recognise(path)) return ab_zero_open(path, file);
     if (!ab_tensor_is_folder(path)) return ab_tensorfile_open(path, file);
     AB_TRY(find_index(path, index, &found));
     return found ? ab_tensorfile_open(index, file) : open_only_file(path, file);

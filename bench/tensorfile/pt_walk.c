@@ -321,6 +321,15 @@ static ab_status enter_items(walk *w, const frame *f, uint32_t id) {
     return push(w, &next);
 }
 
+/* A torch.Size, each time that it is met: others may share it. */
+static ab_status say_shape(const walk *w, const frame *f, uint32_t id) {
+    int64_t dim[AB_TENSORFILE_MAX_DIMS];
+    const int ndim = read_sizes(w, id, dim);
+    const ab_tensor_value value = {.kind = AB_VALUE_SHAPE, .dim = dim, .ndim = ndim};
+    if (ndim < 0 || !w->visitor->value || f->quiet || f->nameless) return AB_OK;
+    return w->visitor->value(w->visitor->context, w->name, &value);
+}
+
 /* What the name belongs to. */
 static ab_status see(walk *w, const frame *f, uint32_t id) {
     const ab_pickle_node *node = at(w, id);
@@ -334,6 +343,7 @@ static ab_status see(walk *w, const frame *f, uint32_t id) {
     if (node->kind < AB_PICKLE_TUPLE || node->kind == AB_PICKLE_OUTSIDE) return AB_OK;
     if (node->kind == AB_PICKLE_CALL && (tensor = tensor_call(w, id, &arguments)) != 0)
         return see_tensor(w, f, tensor, arguments);
+    if (node->kind == AB_PICKLE_CALL && calls(w, id, "torch.Size")) AB_TRY(say_shape(w, f, id));
     if (!enter(w, id)) return AB_OK;
     return node->kind == AB_PICKLE_CALL ? enter_call(w, f, id) : enter_items(w, f, id);
 }

@@ -246,6 +246,12 @@ ab_status ab_tensorfile_open_part_memory(const char *path, const void *bytes, in
     return open_memory(path, bytes, size, false, file);
 }
 
+ab_status ab_tensorfile_new(const char *path, const ab_tensor_reader *reader, ab_tensorfile **file) {
+    AB_TRY(create(path, file));
+    (*file)->reader = reader;
+    return AB_OK;
+}
+
 ab_status ab_tensorfile_map(const char *path, ab_tensorfile **file) {
     ab_tensorfile *created = NULL;
     AB_TRY(create(path, &created));

@@ -65,7 +65,8 @@ typedef enum ab_value_kind {
     AB_VALUE_NUMBER, /* also true and false */
     AB_VALUE_TEXT,
     AB_VALUE_CLASS, /* the name of a class or a function: text */
-    AB_VALUE_CALL   /* an object that is no tensor, by the name of its class: text */
+    AB_VALUE_CALL,  /* an object that is no tensor, by the name of its class: text */
+    AB_VALUE_SHAPE  /* a torch.Size: dim[ndim] */
 } ab_value_kind;
 
 typedef struct ab_tensor_value {
@@ -73,6 +74,8 @@ typedef struct ab_tensor_value {
     double number;
     const char *text; /* as in the file, not terminated */
     size_t bytes;
+    const int64_t *dim;
+    int ndim;
 } ab_tensor_value;
 
 /* Called for every value by name; both are borrowed. A failure ends the walk and is returned. */
@@ -107,6 +110,10 @@ AB_MUST_CHECK ab_status ab_tensorfile_open_memory(const char *path, const void *
 AB_MUST_CHECK ab_status ab_tensorfile_open_part(const char *path, ab_tensorfile **file);
 AB_MUST_CHECK ab_status ab_tensorfile_open_part_memory(const char *path, const void *bytes, int64_t size,
                                                        ab_tensorfile **file);
+
+/* For sets that no file stands for: a file without bytes, of the reader. The caller adds its tensors. */
+AB_MUST_CHECK ab_status ab_tensorfile_new(const char *path, const struct ab_tensor_reader *reader,
+                                          ab_tensorfile **file);
 
 /* For readers of sets: maps a file that has no reader. */
 AB_MUST_CHECK ab_status ab_tensorfile_map(const char *path, ab_tensorfile **file);

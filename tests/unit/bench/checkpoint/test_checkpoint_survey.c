@@ -74,6 +74,35 @@ static void moments_find_their_weights(void **state) {
     }
 }
 
+/* Distributed checkpoints name their parameters: DeepSpeed's and torch.distributed.checkpoint's. */
+static void moments_of_several_processes_find_their_weights_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *layout;
+        int moments;
+        double scale, steps;
+    } rows[] = {{AB_DISTRIBUTED_DIR "/zero1", "deepspeed", 6, 256, 3},
+                {AB_DISTRIBUTED_DIR "/zero2", "deepspeed", 6, 256, 3},
+                {AB_DISTRIBUTED_DIR "/zero3", "deepspeed", 6, 256, 3},
+                {AB_DISTRIBUTED_DIR "/dcp", "pytorch", 1, 1024, 7}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        ab_checkpoint c;
+        open_good(rows[i].path, &c);
+        assert_string_equal(c.layout->name, rows[i].layout);
+        assert_int_equal(c.moment_count, rows[i].moments);
+        for (int k = 0; k < c.moment_count; k++) {
+            const ab_checkpoint_moments *m = &c.moments[k];
+            char name[256];
+            assert_int_equal(m->pairing, AB_CHECKPOINT_BY_NAME);
+            snprintf(name, sizeof name, ".state.%s.exp_avg_sq", c.weight[m->weight].name);
+            assert_non_null(strstr(m->second.name, name));
+        }
+        if (c.scale != rows[i].scale || c.steps != rows[i].steps || !(c.group[0].lr > 0))
+            fail_msg("%s: scale %g, steps %g, lr %g", rows[i].path, c.scale, c.steps, c.group[0].lr);
+        ab_checkpoint_close(&c);
+    }
+}
+
 /* What the script computed from torch's own tensors and its AdamW's formula. */
 static void lost_updates_are_those_of_torch(void **state) {
     (void)state;
@@ -150,6 +179,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_are_told_apart),
         cmocka_unit_test(moments_find_their_weights),
+        cmocka_unit_test(moments_of_several_processes_find_their_weights_by_name),
         cmocka_unit_test(lost_updates_are_those_of_torch),
         cmocka_unit_test(masters_lose_nothing),
         cmocka_unit_test(motion_is_counted),

@@ -61,6 +61,51 @@ static void shards_are_found_by_their_index(void **state) {
     expect_same(GOLDEN "sharded_bin/pytorch_model.bin.index.json", GOLDEN "truth/sharded.safetensors", "");
 }
 
+/* ---- partitions of ZeRO ----------------------------------------------------------------------- */
+
+static void read_named(const ab_tensorfile *file, const char *before, const char *name, const char *after,
+                       const ab_tensor_entry *like, float *values) {
+    char whole[512];
+    const ab_tensor_entry *entry;
+    snprintf(whole, sizeof whole, "%s%s%s", before, name, after);
+    if (ab_tensorfile_find(file, whole, &entry) != AB_OK) fail_msg("%s", ab_error_message());
+    assert_int_equal(entry->ndim, like->ndim);
+    for (int d = 0; d < like->ndim; d++) assert_int_equal(entry->dim[d], like->dim[d]);
+    assert_string_equal(entry->element->name, "fp32");
+    if (ab_tensorfile_read(file, entry, values) != AB_OK) fail_msg("%s", ab_error_message());
+}
+
+/* The weights are those that DeepSpeed's own zero_to_fp32 puts together; the script set the moments to an
+ * eighth and the square of them before it saved. */
+static void expect_zero(const char *set_path, const char *truth_path, const char *masters) {
+    enum { MOST = 64 };
+    ab_tensorfile *set = opened(set_path), *truth = opened(truth_path);
+    assert_int_equal(truth->count, 6);
+    for (int i = 0; i < truth->count; i++) {
+        const ab_tensor_entry *want = &truth->tensor[i];
+        float w[MOST], fp32[MOST], m[MOST], v[MOST];
+        assert_true(want->count <= MOST);
+        assert_int_equal(ab_tensorfile_read(truth, want, w), AB_OK);
+        read_named(set, masters, want->name, "", want, fp32);
+        read_named(set, "optimizer.state.", want->name, ".exp_avg", want, m);
+        read_named(set, "optimizer.state.", want->name, ".exp_avg_sq", want, v);
+        for (int64_t k = 0; k < want->count; k++)
+            if (fp32[k] != w[k] || m[k] != w[k] / 8 || v[k] != w[k] * w[k])
+                fail_msg("%s: element %lld: %g, %g, %g, expected %g", want->name, (long long)k,
+                         (double)fp32[k], (double)m[k], (double)v[k], (double)w[k]);
+    }
+    ab_tensorfile_close(set);
+    ab_tensorfile_close(truth);
+}
+
+static void partitions_of_zero_are_put_together(void **state) {
+    (void)state;
+    expect_zero(GOLDEN "zero1/global_step3/mp_rank_00_model_states.pt", GOLDEN "truth/zero1.safetensors",
+                "optimizer.fp32.");
+    expect_zero(GOLDEN "zero2", GOLDEN "truth/zero2.safetensors", "optimizer.fp32.");
+    expect_zero(GOLDEN "zero3", GOLDEN "truth/zero3.safetensors", "module.");
+}
+
 typedef struct wanted {
     const char *name;
     double number;
@@ -175,6 +220,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boxes_of_a_distributed_checkpoint_are_put_together),
         cmocka_unit_test(shards_are_found_by_their_index),
+        cmocka_unit_test(partitions_of_zero_are_put_together),
         cmocka_unit_test(objects_beside_tensors_are_values),
         cmocka_unit_test(no_byte_of_the_metadata_leads_outside),
         cmocka_unit_test(indices_that_lie_are_refused),

@@ -257,9 +257,12 @@ static ab_status inspect(const request *r, const ab_inspect_selection *selection
 
 /* ---- a result document ----------------------------------------------------------------------- */
 
+/* Not an index of shards, NAME.index.json, which is a set of tensors. */
 static bool is_document(const char *file) {
+    static const char index[] = ".index.json";
     const char *dot = strrchr(file, '.');
-    return dot && strcmp(dot, ".json") == 0;
+    const size_t n = strlen(file), m = strlen(index);
+    return dot && strcmp(dot, ".json") == 0 && !(n > m && strcmp(file + n - m, index) == 0);
 }
 
 static bool is_picked(const void *context, const char *name) {

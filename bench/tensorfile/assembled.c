@@ -43,13 +43,19 @@ ab_status ab_assembled_open(ab_assembled *set, const char *beside, const char *n
                             ab_tensorfile **file) {
     char path[PATH_TEXT];
     AB_TRY(path_beside(beside, name, path));
-    for (int i = 0; i < set->files; i++)
-        if (strcmp(set->file[i]->path, path) == 0 && (set->file[i]->reader == NULL) == mapped) {
-            *file = set->file[i];
-            return AB_OK;
-        }
+    for (int i = set->nameds - 1; i >= 0; i--) {
+        ab_tensorfile *known = set->file[set->named[i]];
+        if (strcmp(known->path, path) != 0 || (known->reader == NULL) != mapped) continue;
+        *file = known;
+        return AB_OK;
+    }
+    int *grown = realloc(set->named, (size_t)(set->nameds + 1) * sizeof *grown);
+    if (!grown) return no_memory();
+    set->named = grown;
     AB_TRY(mapped ? ab_tensorfile_map(path, file) : ab_tensorfile_open_part(path, file));
-    return ab_assembled_keep(set, *file);
+    AB_TRY(ab_assembled_keep(set, *file));
+    set->named[set->nameds++] = set->files - 1;
+    return AB_OK;
 }
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
@@ -248,6 +254,7 @@ void ab_assembled_release(ab_tensorfile *file) {
     for (int i = 0; i < set->count; i++) free(set->of[i].piece);
     for (int i = set->files - 1; i >= 0; i--) ab_tensorfile_close(set->file[i]); /* parts before wholes */
     free(set->of);
+    free(set->named);
     free(set->file);
     free(set);
 }

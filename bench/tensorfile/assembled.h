@@ -30,6 +30,8 @@ typedef struct ab_assembly {
 typedef struct ab_assembled {
     ab_tensorfile **file; /* owned and opened; may be added to by ab_assembled_open */
     int files, file_room;
+    int *named; /* owned; those that ab_assembled_open opened, the last one first found */
+    int nameds;
     ab_assembly *of; /* entry->offset is the index */
     int count, room;
 } ab_assembled;

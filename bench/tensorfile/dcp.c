@@ -28,11 +28,19 @@ typedef struct dcp {
     int objects;
 } dcp;
 
+/* An item of storage_data, by its name in the pickle. */
+typedef struct stored {
+    const uint8_t *name;
+    uint32_t bytes, pair;
+} stored;
+
 typedef struct reader {
     ab_tensorfile *file;
     dcp *to;
     ab_pickle tree;
     uint32_t tensors, places; /* state_dict_metadata, storage_data: dicts */
+    stored *stored;           /* owned; sorted */
+    size_t items;
 } reader;
 
 /* ---- the pickle ------------------------------------------------------------------------------- */
@@ -112,23 +120,52 @@ static bool is_index(const reader *r, uint32_t index, const char *name, int ndim
     return dims == ndim;
 }
 
-/* The items are searched from where the last was found: both lists have much the same order. */
-static uint32_t find_place(const reader *r, const char *name, int ndim, const int64_t *offset,
-                           uint32_t *from) {
+static int by_name(const void *a, const void *b) {
+    const stored *x = a, *y = b;
+    const uint32_t n = x->bytes, m = y->bytes;
+    const int order = memcmp(x->name, y->name, n < m ? n : m);
+    if (order != 0) return order;
+    return n != m ? (n > m) - (n < m) : (x->pair > y->pair) - (x->pair < y->pair);
+}
+
+/* The stored items by their names. */
+static ab_status sort_places(reader *r) {
     const uint32_t pairs = ab_pickle_at(&r->tree, r->places)->count / 2;
-    for (uint32_t k = 0; k < pairs; k++) {
-        const uint32_t i = (*from + k) % pairs;
-        if (!is_index(r, ab_pickle_item(&r->tree, r->places, 2 * i), name, ndim, offset)) continue;
-        *from = i + 1;
-        return ab_pickle_item(&r->tree, r->places, 2 * i + 1);
+    r->stored = calloc((size_t)pairs + 1, sizeof *r->stored);
+    if (!r->stored) return ab_fail(AB_NO_MEMORY, "out of memory for %u stored items", (unsigned)pairs);
+    for (uint32_t i = 0; i < pairs; i++) {
+        const ab_pickle_node *name =
+            ab_pickle_at(&r->tree, attribute(r, ab_pickle_item(&r->tree, r->places, 2 * i), "fqn"));
+        if (name->kind == AB_PICKLE_TEXT) r->stored[r->items++] = (stored){name->as.bytes, name->count, i};
+    }
+    if (r->items > 0) qsort(r->stored, r->items, sizeof *r->stored, by_name);
+    return AB_OK;
+}
+
+/* The place of a tensor's piece, or of an object (offset NULL); 0: none. */
+static uint32_t find_place(const reader *r, const char *name, int ndim, const int64_t *offset) {
+    const stored wanted = {(const uint8_t *)name, (uint32_t)strlen(name), 0};
+    size_t low = 0, high = r->items;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (by_name(&r->stored[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < r->items && r->stored[low].bytes == wanted.bytes &&
+           memcmp(r->stored[low].name, name, wanted.bytes) == 0;
+         low++) {
+        const uint32_t pair = r->stored[low].pair;
+        if (is_index(r, ab_pickle_item(&r->tree, r->places, 2 * pair), name, ndim, offset))
+            return ab_pickle_item(&r->tree, r->places, 2 * pair + 1);
     }
     return 0;
 }
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
 
-static ab_status add_piece(reader *r, const char *name, uint32_t chunk, ab_assembly *assembly,
-                           uint32_t *from) {
+static ab_status add_piece(reader *r, const char *name, uint32_t chunk, ab_assembly *assembly) {
     ab_piece piece = {.first = 0};
     ab_tensorfile *part;
     int dims, sizes;
@@ -137,7 +174,7 @@ static ab_status add_piece(reader *r, const char *name, uint32_t chunk, ab_assem
         dims != assembly->ndim)
         return ab_fail(AB_INPUT, "tensor \"%s\": expected offsets and sizes of its pieces",
                        ab_text_brief(name, 80));
-    const uint32_t place = find_place(r, name, dims, piece.offset, from);
+    const uint32_t place = find_place(r, name, dims, piece.offset);
     if (!place)
         return ab_fail(AB_INPUT, "tensor \"%s\": no file has one of its pieces", ab_text_brief(name, 80));
     AB_TRY(open_place(r, place, &part));
@@ -149,7 +186,7 @@ static ab_status add_piece(reader *r, const char *name, uint32_t chunk, ab_assem
     return ab_assembly_add(assembly, &piece);
 }
 
-static ab_status add_tensor(reader *r, const char *name, uint32_t about, uint32_t *from) {
+static ab_status add_tensor(reader *r, const char *name, uint32_t about) {
     int ndim;
     int64_t dim[AB_TENSORFILE_MAX_DIMS];
     ab_assembly *assembly;
@@ -159,13 +196,13 @@ static ab_status add_tensor(reader *r, const char *name, uint32_t about, uint32_
         return ab_fail(AB_INPUT, "tensor \"%s\": expected its size and pieces", ab_text_brief(name, 80));
     AB_TRY(ab_assembled_add(&r->to->set, r->file, name, ndim, dim, &assembly));
     for (uint32_t i = 0; i < ab_pickle_at(&r->tree, chunks)->count; i++)
-        AB_TRY(add_piece(r, name, ab_pickle_item(&r->tree, chunks, i), assembly, from));
+        AB_TRY(add_piece(r, name, ab_pickle_item(&r->tree, chunks, i), assembly));
     return ab_assembled_finish(&r->to->set, r->file);
 }
 
-static ab_status add_object(reader *r, const char *name, uint32_t *from) {
+static ab_status add_object(reader *r, const char *name) {
     ab_tensorfile *part;
-    const uint32_t place = find_place(r, name, 0, NULL, from);
+    const uint32_t place = find_place(r, name, 0, NULL);
     if (!place) return AB_OK;
     AB_TRY(open_place(r, place, &part));
     object *grown = realloc(r->to->object, (size_t)(r->to->objects + 1) * sizeof *grown);
@@ -178,15 +215,14 @@ static ab_status add_object(reader *r, const char *name, uint32_t *from) {
 
 static ab_status list_all(reader *r) {
     char name[NAME];
-    uint32_t from = 0;
     for (uint32_t i = 0; i + 1 < ab_pickle_at(&r->tree, r->tensors)->count; i += 2) {
         const uint32_t about = ab_pickle_item(&r->tree, r->tensors, i + 1);
         if (!text_of(r, ab_pickle_item(&r->tree, r->tensors, i), name))
             return ab_fail(AB_INPUT, "expected names of tensors below %d bytes", NAME);
         if (is_object(r, about, "torch.distributed.checkpoint.metadata.TensorStorageMetadata"))
-            AB_TRY(add_tensor(r, name, about, &from));
+            AB_TRY(add_tensor(r, name, about));
         else
-            AB_TRY(add_object(r, name, &from));
+            AB_TRY(add_object(r, name));
     }
     return AB_OK;
 }
@@ -209,6 +245,7 @@ static ab_status read_tree(reader *r) {
         ab_pickle_at(&r->tree, r->places)->kind != AB_PICKLE_DICT)
         return ab_fail(AB_INPUT,
                        "expected the tensors and their places, as torch.distributed.checkpoint writes them");
+    AB_TRY(sort_places(r));
     return list_all(r);
 }
 
@@ -217,6 +254,7 @@ static ab_status list(ab_tensorfile *file) {
     if (!r.to) return ab_fail(AB_NO_MEMORY, "out of memory for a checkpoint");
     file->reader_data = r.to;
     const ab_status status = read_tree(&r);
+    free(r.stored);
     ab_pickle_free(&r.tree);
     return status;
 }

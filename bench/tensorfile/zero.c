@@ -117,7 +117,7 @@ static ab_status see_padding(void *context, const char *name, const ab_tensor_va
     const long group = strtol(name + strlen(mark), &rest, 10);
     long index = *rest == '.' ? strtol(rest + 1, &rest, 10) : -1;
     for (int i = 0; i < b->parameters && index >= 0 && *rest == '\0'; i++)
-        if (b->parameter[i].group == group && index-- == 0 && value->number >= 0 && value->number < 0x1p40)
+        if (b->parameter[i].group == group && index-- == 0 && value->number >= 0 && value->number < 0x1p32)
             b->parameter[i].padding = (int64_t)value->number;
     return AB_OK;
 }

@@ -49,4 +49,22 @@ train "$files/tiny.ckpt" ckpt
 checks=$((checks + 2))
 [ -s "$work/npz.txt" ] && cmp -s "$work/npz.txt" "$work/pth.txt" || fail "--init: .pth gives other losses"
 cmp -s "$work/npz.txt" "$work/ckpt.txt" || fail "--init: .ckpt gives other losses"
+
+# a folder is one set of tensors: boxes of torch.distributed.checkpoint, shards, partitions of ZeRO
+tar -xJf "$AMPBENCH_SOURCE/tests/golden/distributed.tar.xz" -C "$work"
+train "$work/tiny" dcp
+checks=$((checks + 1))
+cmp -s "$work/npz.txt" "$work/dcp.txt" || fail "--init: a distributed checkpoint gives other losses"
+for set in dcp sharded sharded/model.safetensors.index.json zero2 zero3; do
+    run inspect "$work/$set"
+    expect_rc 0 "inspect $set"
+    run diagnose "$work/${set%/*}"
+    expect_rc 0 "diagnose $set"
+done
+run inspect "$work/zero3"
+expect_text "$work/out" "module.inner.weight" "names of parameters in partitions of ZeRO"
+rm "$work/dcp/__1_0.distcp"
+run inspect "$work/dcp"
+expect_rc 2 "a set with a file missing"
+expect_text "$work/err" "__1_0.distcp: cannot open" "a set with a file missing"
 finish

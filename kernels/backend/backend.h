@@ -54,6 +54,8 @@ typedef struct ab_resident_config {
     int window; /* maximum number of steps between two calls of collect */
 } ab_resident_config;
 
+enum { AB_STAGE_SLOTS = 64 };
+
 /* All of them or none. All calls from create to destroy on one thread. */
 typedef struct ab_resident_ops {
     ab_status (*create)(const ab_resident_config *config, ab_resident **resident);
@@ -73,7 +75,8 @@ typedef struct ab_resident_ops {
     ab_status (*batch)(ab_resident *resident);
     ab_status (*finish)(ab_resident *resident);
 
-    /* Records a timestamp on the device: before the first step of a window (0) and after each (1, 2, ...). */
+    /* Records a timestamp on the device: before the first step of a window (0) and after each (1, 2, ...).
+     * May be part of a graph. */
     ab_status (*mark)(ab_resident *resident, int place);
 
     /* Synchronises, then reads the records of the last `steps` steps and, from the marks, their times. */
@@ -87,14 +90,19 @@ typedef struct ab_resident_ops {
     ab_status (*launch)(ab_graph *graph);
     void (*graph_destroy)(ab_graph *graph); /* NULL is a no-op */
 
-    /* Two tensors that the host writes before every step. room[slot][i]: device memory of `bytes[i]`, two
-     * slots. */
-    ab_status (*stage_create)(const size_t bytes[2], void *const room[2][2], ab_stage **stage);
+    /* Two tensors that the host writes for every batch. room[slot][i]: device memory of `bytes[i]`, `slots`
+     * of them, at most AB_STAGE_SLOTS. */
+    ab_status (*stage_create)(const size_t bytes[2], void *const (*room)[2], int slots, ab_stage **stage);
     void (*stage_destroy)(ab_stage *stage);
-    /* Host buffers for the next batch; waits until the slot's previous transfer is complete. */
-    ab_status (*stage_buffers)(ab_stage *stage, void *buffer[2]);
-    /* Starts the transfer: before the next launch the data is in to[0] and to[1]. */
-    ab_status (*stage_send)(ab_stage *stage, void *const to[2]);
+    /* Host buffers of a slot; waits until its previous transfer is complete. */
+    ab_status (*stage_buffers)(ab_stage *stage, int slot, void *buffer[2]);
+    /* Starts the transfer to the slot's room, once the device has used what was there; what is launched
+     * after `send` of a slot waits for it. */
+    ab_status (*stage_send)(ab_stage *stage, int slot);
+    /* Copies a room to to[0] and to[1]; may be part of a graph. */
+    ab_status (*stage_use)(ab_stage *stage, int slot, void *const to[2]);
+    /* The room is used by what was launched so far, and may be filled again after it. */
+    ab_status (*stage_done)(ab_stage *stage, int slot);
 } ab_resident_ops;
 
 /* ---- the table ------------------------------------------------------------------------------- */

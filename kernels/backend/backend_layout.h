@@ -53,7 +53,8 @@ AB_BEGIN_DECLS
     FIELD(ab_exec, workspace_bytes, training)                                                                \
     FIELD(ab_exec, training, accumulate_half)                                                                \
     FIELD(ab_exec, accumulate_half, tf32)                                                                    \
-    FIELD(ab_exec, tf32, sizes_only)                                                                         \
+    FIELD(ab_exec, tf32, fuse)                                                                               \
+    FIELD(ab_exec, fuse, sizes_only)                                                                         \
     FIELD(ab_exec, sizes_only, path)                                                                         \
     FIELD(ab_exec, path, observer)                                                                           \
     FIELD(ab_exec, observer, seed)                                                                           \
@@ -66,7 +67,9 @@ AB_BEGIN_DECLS
     FIELD(ab_op_io, state, in)                                                                               \
     FIELD(ab_op_io, in, param)                                                                               \
     FIELD(ab_op_io, param, out)                                                                              \
-    FIELD(ab_op_io, out, saved)                                                                              \
+    FIELD(ab_op_io, out, relu)                                                                               \
+    FIELD(ab_op_io, relu, fuses)                                                                             \
+    FIELD(ab_op_io, fuses, saved)                                                                            \
     FIELD(ab_op_io, saved, dout)                                                                             \
     FIELD(ab_op_io, dout, din)                                                                               \
     FIELD(ab_op_io, din, dparam)                                                                             \
@@ -174,7 +177,9 @@ AB_BEGIN_DECLS
     FIELD(ab_resident_ops, stage_create, stage_destroy)                                                      \
     FIELD(ab_resident_ops, stage_destroy, stage_buffers)                                                     \
     FIELD(ab_resident_ops, stage_buffers, stage_send)                                                        \
-    LAST(ab_resident_ops, stage_send)                                                                        \
+    FIELD(ab_resident_ops, stage_send, stage_use)                                                            \
+    FIELD(ab_resident_ops, stage_use, stage_done)                                                            \
+    LAST(ab_resident_ops, stage_done)                                                                        \
     FIRST(ab_tensor_extremes, largest)                                                                       \
     FIELD(ab_tensor_extremes, largest, infinite)                                                             \
     FIELD(ab_tensor_extremes, infinite, nan)                                                                 \
@@ -226,7 +231,8 @@ AB_BEGIN_DECLS
     FIELD(ab_reductions, extremes, places)                                                                   \
     FIELD(ab_reductions, places, row_sums)                                                                   \
     FIELD(ab_reductions, row_sums, update)                                                                   \
-    LAST(ab_reductions, update)                                                                              \
+    FIELD(ab_reductions, update, clip)                                                                       \
+    LAST(ab_reductions, clip)                                                                                \
     FIRST(ab_backend, abi)                                                                                   \
     FIELD(ab_backend, abi, layout)                                                                           \
     FIELD(ab_backend, layout, kind)                                                                          \

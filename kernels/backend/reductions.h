@@ -42,6 +42,10 @@ typedef struct ab_reductions {
      * room for ab_update_runs(count); `lr` is left alone. */
     ab_status (*update)(const struct ab_update_item *item, int kind, const struct ab_update_row *row,
                         const ab_update_question *question, ab_update_counts *counts);
+
+    /* Clips gradients in place by the norm of all of them, then by value (0: off), with the bits of steps
+     * that the device decides (ab_resident_config). *total: the norm before; 0 without a limit of it. */
+    ab_status (*clip)(ab_tensor *const *grad, int count, double norm, double value, double *total);
 } ab_reductions;
 
 AB_END_DECLS

@@ -68,15 +68,18 @@ static ab_status describe_product(ab_cuda_gemm_plan *p) {
     const cublasOperation_t first = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t compute = g->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cublasLtEpilogue_t epilogue = g->bias && g->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                        : g->relu          ? CUBLASLT_EPILOGUE_RELU
+                                                           : CUBLASLT_EPILOGUE_BIAS;
     const cudaDataType_t type = data_type(g->type_c);
     AB_BLAS_TRY(cublasLtMatmulDescCreate(&p->matmul, compute, CUDA_R_32F));
     AB_BLAS_TRY(cublasLtMatmulDescSetAttribute(p->matmul, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     AB_BLAS_TRY(
         cublasLtMatmulDescSetAttribute(p->matmul, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
-    if (!g->bias) return AB_OK;
+    if (!g->bias && !g->relu) return AB_OK;
     AB_BLAS_TRY(
         cublasLtMatmulDescSetAttribute(p->matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    if (!g->bias) return AB_OK;
     AB_BLAS_TRY(
         cublasLtMatmulDescSetAttribute(p->matmul, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
     return AB_OK;
@@ -131,8 +134,9 @@ static void describe_algorithm(ab_cuda_gemm_plan *p) {
                                                sizeof stages, &written);
     (void)cublasLtMatmulAlgoConfigGetAttribute(&p->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split,
                                                sizeof split, &written);
-    ab_text_show(p->text, sizeof p->text, "cublaslt:algo%d,tile%d,stages%d,split%d%s%s", id, tile, stages,
-                 split, p->shape.bias ? ",bias" : "", p->shape.tf32 ? ",tf32" : "");
+    ab_text_show(p->text, sizeof p->text, "cublaslt:algo%d,tile%d,stages%d,split%d%s%s%s", id, tile, stages,
+                 split, p->shape.bias ? ",bias" : "", p->shape.relu ? ",relu" : "",
+                 p->shape.tf32 ? ",tf32" : "");
 }
 
 namespace {
@@ -172,6 +176,36 @@ ab_status ab_cuda_gemm_make(const ab_cuda_gemm *shape, ab_cuda_gemm_plan **plan)
     if (status == AB_OK) status = layouts(p);
     if (status == AB_OK) status = choose(p, &found);
     if (status != AB_OK || !found) {
+        ab_cuda_gemm_destroy(p);
+        return status == AB_UNAVAILABLE ? AB_OK : status;
+    }
+    describe_algorithm(p);
+    *plan = p;
+    return AB_OK;
+}
+
+// The library says whether the algorithm does it, and with what workspace.
+static ab_status check_algorithm(ab_cuda_gemm_plan *p, bool *works) {
+    cublasLtMatmulHeuristicResult_t result = {};
+    cublasStatus_t code = cublasLtMatmulAlgoCheck(ab_cuda_context()->blas, p->matmul, p->b, p->a, p->c, p->c,
+                                                  &p->algorithm, &result);
+    *works = code == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= MOST_WORKSPACE;
+    p->workspace_bytes = result.workspaceSize;
+    return AB_OK;
+}
+
+ab_status ab_cuda_gemm_with_relu(const ab_cuda_gemm_plan *plain, ab_cuda_gemm_plan **plan) {
+    bool works = false;
+    *plan = nullptr;
+    ab_cuda_gemm_plan *p = static_cast<ab_cuda_gemm_plan *>(calloc(1, sizeof *p));
+    if (!p) return ab_fail(AB_NO_MEMORY, "matrix product: out of memory");
+    memcpy(&p->shape, &plain->shape, sizeof p->shape);
+    p->shape.relu = true;
+    p->algorithm = plain->algorithm;
+    ab_status status = describe_product(p);
+    if (status == AB_OK) status = layouts(p);
+    if (status == AB_OK) status = check_algorithm(p, &works);
+    if (status != AB_OK || !works) {
         ab_cuda_gemm_destroy(p);
         return status == AB_UNAVAILABLE ? AB_OK : status;
     }

@@ -14,6 +14,7 @@ struct ab_cuda_gemm {
     int64_t batch, step_a, step_b, step_c;
     int type, type_c; // ab_element_type
     bool tf32, bias;  // bias: one value per column, in the result's type, added before rounding
+    bool relu;        // of the result, before rounding
 };
 
 // A product of dense operands, one item.
@@ -31,9 +32,16 @@ struct ab_cuda_gemm_plan {
 
 // *plan stays null if the library does not support the shape.
 ab_status ab_cuda_gemm_make(const ab_cuda_gemm *shape, ab_cuda_gemm_plan **plan);
+// The same product by the same algorithm, with relu; *plan stays null if the library does not support it.
+ab_status ab_cuda_gemm_with_relu(const ab_cuda_gemm_plan *plain, ab_cuda_gemm_plan **plan);
 void ab_cuda_gemm_destroy(ab_cuda_gemm_plan *plan); // null is a no-op
 ab_status ab_cuda_gemm_run(ab_cuda_gemm_plan *plan, const void *a, const void *b, void *c, float alpha,
                            float beta, const void *bias, void *workspace);
+
+// Name of own kernels around products by `plan` (null: own products), for the record.
+static inline const char *ab_cuda_own_with(const ab_cuda_gemm_plan *plan) {
+    return !plan ? "cuda:own" : plan->shape.tf32 ? "cuda:own+cublaslt,tf32" : "cuda:own+cublaslt";
+}
 
 // Our own tiled kernel. Item i of the result is a sum of products over j; the views of i and j give the
 // offsets of the operands, in elements. Any element types.

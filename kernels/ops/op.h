@@ -98,6 +98,7 @@ typedef struct ab_exec {
     bool training;        /* batch norm uses batch statistics; dropout is active */
     bool accumulate_half; /* round every product and partial sum of low ops to the output's half format */
     bool tf32;            /* fp32 products on a GPU may round operands to TF32 */
+    bool fuse;            /* forward may write io->relu in place of io->out, see ab_op_io */
     bool sizes_only;      /* `prepare` is called for its sizes alone and may estimate them; nothing runs */
     ab_cpu_path path;
     ab_observer *observer;
@@ -115,6 +116,11 @@ typedef struct ab_op_io {
     const ab_tensor *in[AB_MAX_INPUTS];
     ab_tensor *param[AB_MAX_PARAMS]; /* a training forward updates the buffers */
     ab_tensor *out;
+    /* Output of the relu that is the only reader of `out`, in its format; NULL: none. An op that can compute
+     * it from unrounded sums with the bits of the two ops says so in `fuses` (prepare); its forward then
+     * writes `relu` in place of `out` where exec->fuse is set. */
+    ab_tensor *relu;
+    bool fuses;
     ab_tensor *saved[AB_MAX_SAVED]; /* written by a training forward, read by backward */
     const ab_tensor *dout;
     ab_tensor *din[AB_MAX_INPUTS];    /* overwritten, never accumulated; NULL if not wanted; in[i]'s shape */

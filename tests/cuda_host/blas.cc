@@ -185,10 +185,9 @@ static bool make_product(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cu
     return m > 0 && n > 0 && k > 0;
 }
 
-// What an algorithm was chosen for.
+// What an algorithm was chosen for: all but the epilogue, which cublasLtMatmulAlgoCheck may be asked for.
 static uint64_t digest(const product &p) {
     const int64_t values[] = {p.desc.compute,
-                              p.desc.epilogue,
                               p.a.type,
                               p.c.type,
                               p.m,
@@ -234,6 +233,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    product p;
+    if (!is_alive(handle, "the handle") || !make_product(desc, a, b, c, d, &p))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (algo->data[DIGEST] != digest(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *result = {*algo, static_cast<size_t>(algo->data[WORKSPACE]), CUBLAS_STATUS_SUCCESS};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *,
                                                     cublasLtMatmulAlgoConfigAttributes_t, void *value,
                                                     size_t bytes, size_t *written) {
@@ -250,15 +262,6 @@ static int element_type(cudaDataType_t type) {
 }
 static int64_t element_bytes(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
-// Ten bits after the leading one, to nearest even.
-static float rounded_to_tf32(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
-    memcpy(&x, &bits, sizeof bits);
-    return x;
-}
-
 static const char *column_of(const void *matrix, const emulated_layout &l, int64_t item, int64_t column) {
     return static_cast<const char *>(matrix) +
            (item * l.batch_step + column * l.step) * element_bytes(l.type);
@@ -274,10 +277,16 @@ static std::vector<float> widen(const void *matrix, const emulated_layout &l, in
         for (int64_t r = 0; r < l.rows; r++) {
             float x = ab_load(column, element_type(l.type), r);
             out[static_cast<size_t>(by_columns ? c * l.rows + r : r * l.columns + c)] =
-                tf32 ? rounded_to_tf32(x) : x;
+                tf32 ? emulated::rounded_to_tf32(x) : x;
         }
     }
     return out;
+}
+
+// What the library does with NaN is not documented.
+static double relu(double x) {
+    if (x != x) return emulated::options().relu_drops_nan ? 0.0 : x;
+    return x > 0.0 ? x : 0.0;
 }
 
 struct scalars {
@@ -307,7 +316,7 @@ static void multiply_item(const product &p, int64_t item, scalars s, const void 
                 sum += static_cast<double>(s.beta) * static_cast<double>(ab_load(from, type, m));
             if (p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS)
                 sum += static_cast<double>(ab_load(p.desc.bias, type, m));
-            if ((p.desc.epilogue & CUBLASLT_EPILOGUE_RELU) && !(sum > 0.0)) sum = sum < 0.0 ? 0.0 : sum;
+            if (p.desc.epilogue & CUBLASLT_EPILOGUE_RELU) sum = relu(sum);
             ab_store(to, type, m, static_cast<float>(sum));
         }
     }

@@ -207,7 +207,9 @@ static cudnnStatus_t choices(const convolution &c, bool forward, int wanted, int
         list[i].status = forward && i == 0 ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
         list[i].memory = workspace_for(c, i);
         list[i].determinism = i == 0 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;
-        list[i].mathType = c.x.type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
+        list[i].mathType = c.x.type == CUDNN_DATA_FLOAT && c.conv.math == CUDNN_FMA_MATH
+                               ? CUDNN_FMA_MATH
+                               : CUDNN_TENSOR_OP_MATH;
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -277,6 +279,13 @@ static void read(array *a, const char *who) {
         a->value[i] = static_cast<double>(ab_load(a->data, a->type, static_cast<int64_t>(i)));
 }
 
+// Operands of a product: fp32 ones are rounded to TF32 unless the convolution asks for FMA.
+static void read_operand(array *a, const convolution &c, const char *who) {
+    read(a, who);
+    if (a->type != AB_ELEMENT_F32 || c.conv.math == CUDNN_FMA_MATH) return;
+    for (double &x : a->value) x = static_cast<double>(emulated::rounded_to_tf32(static_cast<float>(x)));
+}
+
 static void zero(array *a) { a->value.assign(a->count, 0.0); }
 
 static void store(const array &a, const char *who) {
@@ -319,8 +328,8 @@ static void forward(const convolution &c, const void *x_at, const void *w_at, co
                     void *y_at) {
     array x = tensor_of(c.x, x_at), w = filter_of(c.w, w_at), y = tensor_of(c.y, y_at);
     array bias = array_of(c.y.type, c.y.c, bias_at);
-    read(&x, "cuDNN forward, x");
-    read(&w, "cuDNN forward, filter");
+    read_operand(&x, c, "cuDNN forward, x");
+    read_operand(&w, c, "cuDNN forward, filter");
     if (bias_at) read(&bias, "cuDNN forward, bias");
     zero(&y);
     each_term(c, [&](size_t i, size_t j, size_t k) { y.value[k] += x.value[i] * w.value[j]; });
@@ -377,8 +386,8 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
     emulated::enqueue(handle->stream, [=] {
         emulated::memory_forget(workspace, bytes, "cuDNN backward data, workspace");
         array dx = tensor_of(c.x, dx_at), w = filter_of(c.w, w_at), dy = tensor_of(c.y, dy_at);
-        read(&w, "cuDNN backward data, filter");
-        read(&dy, "cuDNN backward data, dy");
+        read_operand(&w, c, "cuDNN backward data, filter");
+        read_operand(&dy, c, "cuDNN backward data, dy");
         zero(&dx);
         each_term(c, [&](size_t i, size_t j, size_t k) { dx.value[i] += dy.value[k] * w.value[j]; });
         store(dx, "cuDNN backward data, dx");
@@ -399,8 +408,8 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
     emulated::enqueue(handle->stream, [=] {
         emulated::memory_forget(workspace, bytes, "cuDNN backward filter, workspace");
         array x = tensor_of(c.x, x_at), dw = filter_of(c.w, dw_at), dy = tensor_of(c.y, dy_at);
-        read(&x, "cuDNN backward filter, x");
-        read(&dy, "cuDNN backward filter, dy");
+        read_operand(&x, c, "cuDNN backward filter, x");
+        read_operand(&dy, c, "cuDNN backward filter, dy");
         zero(&dw);
         each_term(c, [&](size_t i, size_t j, size_t k) { dw.value[j] += dy.value[k] * x.value[i]; });
         store(dw, "cuDNN backward filter, dw");

@@ -15,12 +15,13 @@ enum order { FORWARD, REVERSE, SHUFFLED };
 
 // Read from AMPBENCH_EMULATED, e.g. "order=reverse,seed=3,streams=soon"; a default for what is missing.
 struct settings {
-    order threads;  // of blocks, warps and lanes (shuffled)
-    unsigned seed;  // of shuffled
-    bool late;      // streams run only when somebody waits (the default), or at once
-    bool checks;    // accesses are checked (the default)
-    size_t memory;  // bytes of the device
-    int processors; // multiprocessors
+    order threads;       // of blocks, warps and lanes (shuffled)
+    unsigned seed;       // of shuffled
+    bool late;           // streams run only when somebody waits (the default), or at once
+    bool checks;         // accesses are checked (the default)
+    size_t memory;       // bytes of the device
+    int processors;      // multiprocessors
+    bool relu_drops_nan; // of cuBLASLt's epilogue
 };
 settings &options();
 
@@ -37,6 +38,15 @@ void run_kernel(const char *name, dim3 grid, dim3 block, const call &kernel);
 
 void enqueue(cudaStream_t stream, std::function<void()> work);
 bool is_capturing(cudaStream_t stream);
+
+// Ten bits after the leading one, to nearest even.
+static inline float rounded_to_tf32(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
 
 // What is running, for the shadow of memory. `number` is different for each block that ever ran.
 struct place {

@@ -43,12 +43,14 @@ static void read_setting(settings *s, const char *key, const char *value) {
         s->checks = strcmp(value, "off") != 0;
     else if (strcmp(key, "processors") == 0)
         s->processors = atoi(value);
+    else if (strcmp(key, "relu") == 0)
+        s->relu_drops_nan = strcmp(value, "drops_nan") == 0;
     else
-        mistake("AMPBENCH_EMULATED has no '%s', only order, seed, streams, checks and processors", key);
+        mistake("AMPBENCH_EMULATED has no '%s', only order, seed, streams, checks, processors and relu", key);
 }
 
 static settings read_settings() {
-    settings s = {SHUFFLED, 1, true, true, size_t(2) << 30, 2};
+    settings s = {SHUFFLED, 1, true, true, size_t(2) << 30, 2, false};
     const char *text = getenv("AMPBENCH_EMULATED");
     char copy[256];
     snprintf(copy, sizeof copy, "%s", text ? text : "");
@@ -309,10 +311,26 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    if (stream->captured) emulated::mistake("cudaEventRecord while a graph is recorded");
     uint64_t record = ++event->asked;
     event->where = stream;
     enqueue(stream, [=] {
         event->done = record;
+        event->ms = now_ms();
+    });
+    return cudaSuccess;
+}
+
+// In a graph: recorded at every launch where it is external, else an event of the graph that only its own
+// work can wait for, which nothing here does.
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+    if (!stream->captured) return cudaEventRecord(event, stream);
+    if (flags != cudaEventRecordExternal)
+        emulated::mistake("an event that the host waits for is recorded in a graph without "
+                          "cudaEventRecordExternal");
+    event->where = stream;
+    enqueue(stream, [=] {
+        event->done = ++event->asked;
         event->ms = now_ms();
     });
     return cudaSuccess;

@@ -114,6 +114,37 @@ static void sums_over_rows_are_the_hosts_bits(void **state) {
         }
 }
 
+/* Norms are sums in double in another order than the host's, rounded to the gradients' format. */
+static void clipping_is_the_hosts(void **state) {
+    (void)state;
+    enum { COUNT = 3 };
+    static float values[N];
+    static const int64_t sizes[COUNT] = {5, 4097, N};
+    for (size_t f = 0; f < AB_COUNT_OF(formats); f++) {
+        pair p[COUNT];
+        ab_tensor *here[COUNT], *there[COUNT];
+        double norm[2];
+        const ab_clip_config clip = {.norm = 3, .value = 0.02};
+        for (int i = 0; i < COUNT; i++) {
+            for (int64_t k = 0; k < sizes[i]; k++) values[k] = (float)(oracle_random(9, k) * 0.1);
+            p[i] = pair_of(formats[f], (ab_shape){1, {sizes[i]}}, values);
+            here[i] = &p[i].here;
+            there[i] = &p[i].there;
+        }
+        assert_int_equal(ab_clip(&clip, here, COUNT, &norm[0]), AB_OK);
+        assert_int_equal(ab_backend_of(gpu)->reductions->clip(there, COUNT, 3, 0.02, &norm[1]), AB_OK);
+        const double unit = formats[f] == &ab_format_fp32 ? 0x1p-22 : 0x1p-7;
+        assert_true(norm[0] > 3 && fabs(norm[1] / norm[0] - 1) <= unit);
+        for (int i = 0; i < COUNT; i++) {
+            ab_tensor found = gpu_result(there[i]);
+            for (int64_t k = 0; k < sizes[i]; k++)
+                assert_true(fabs(oracle_get(&found, k) - oracle_get(here[i], k)) <= 0.02 * unit);
+            free(found.data);
+            free_pair(&p[i]);
+        }
+    }
+}
+
 /* ---- a training ------------------------------------------------------------------------------ */
 
 /* The GPU without reductions: probes get copies. */
@@ -197,6 +228,7 @@ static long long bytes_of_step(const ab_device *device, const char *ops, int64_t
     ab_net *net = pt_net(ops);
     ab_cell_config config = pt_config(net, "O2", &ab_format_fp16, "adam", NULL);
     config.device = device;
+    config.recipe.clip.norm = 1; /* gradients are clipped where they are, too */
     ab_cell *cell = pt_cell(&config);
     pt_probing probing;
     pt_start(&probing, ab_probes_standard(), cell, &config, &ab_format_fp16);
@@ -237,6 +269,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(extremes_and_places_are_the_hosts),
                                        cmocka_unit_test(several_tensors_are_reduced_at_once),
                                        cmocka_unit_test(sums_over_rows_are_the_hosts_bits),
+                                       cmocka_unit_test(clipping_is_the_hosts),
                                        cmocka_unit_test(probes_report_the_same_as_with_copies),
                                        cmocka_unit_test(an_overflow_is_explained_as_with_copies),
                                        cmocka_unit_test(a_probed_step_copies_counts_not_tensors)};

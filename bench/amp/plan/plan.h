@@ -49,7 +49,9 @@ typedef struct ab_plan_node {
     int in_sum[AB_MAX_INPUTS];           /* then added into this gradient (a value used more than once) */
     bool starts_grad_sum[AB_MAX_INPUTS]; /* in_sum is empty before this: the gradient is cast, not added */
     bool in_final[AB_MAX_INPUTS];        /* after this node the gradient of input i is complete */
-    bool recomputed;                     /* its forward pass is replayed at position recompute_at */
+    int relu, product; /* of a product: the relu that is the only reader of its output, in its format, so that
+                          one rounding serves both; of that relu: the product; else AB_NONE */
+    bool recomputed;   /* its forward pass is replayed at position recompute_at */
     int recompute_first; /* of the last node of a block: first node replayed before its backward pass */
     unsigned passes, recompute_passes; /* bit k: the backward pass of scaler k's losses reaches this node; a
                                           node of the block */

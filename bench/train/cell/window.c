@@ -1,5 +1,6 @@
 /* Launches several steps, then the host reads their records and checks them against its own loss scaler. The
- * second step is captured as a graph, which is launched from then on.
+ * second step is captured as a graph, which is launched from then on; where the batches of several steps fit,
+ * TOGETHER steps are one graph.
  *
  * Limited to what the device's tables support: one loss, apex's scaler or a fixed scale, few parameter
  * groups, no op on the host. */
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = AB_ALWAYS_ON_STEPS, GROUPS = 8 };
+enum { WINDOW = AB_ALWAYS_ON_STEPS, GROUPS = 8, TOGETHER = 4, STAGED_BYTES = 16 << 20 };
 
 /* Captured separately: the batches of a step differ in the work before and after them. */
 enum { FIRST_BATCH, MIDDLE_BATCH, LAST_BATCH, BATCH_KINDS };
@@ -24,7 +25,9 @@ struct ab_step_window {
     const ab_resident_ops *ops;
     ab_resident *resident;
     ab_graph *graph[BATCH_KINDS];
+    ab_graph *together[WINDOW / TOGETHER]; /* by their place in a window, which their marks name */
     ab_stage *stage;
+    int slots, slot; /* of the stage; next one of a single batch */
     ab_update_kind kind;
     bool warm;                  /* a step has run; graphs are captured only afterwards */
     int *group;                 /* [trained_count]: group of equal learning rate and weight decay */
@@ -99,17 +102,32 @@ static ab_scale_rule rule_of(const ab_scaler *scaler) {
                            .window = (int64_t)key_of(scaler, "window")};
 }
 
+/* Two slots; or those of two graphs of TOGETHER steps, the next one filled while the other runs. Launching
+ * costs microseconds: only short steps gain from fewer launches. */
+static int slots_for(const ab_cell *cell, const size_t bytes[2]) {
+    static const double short_step = 1e11; /* FLOPs */
+    const int64_t most = 2 * TOGETHER * cell->position.micro_batches;
+    const bool fit = most <= AB_STAGE_SLOTS && most * (int64_t)(bytes[0] + bytes[1]) <= STAGED_BYTES;
+    return fit && cell->plan->flops * (double)cell->position.micro_batches <= short_step ? (int)most : 2;
+}
+
+static bool are_together(const struct ab_step_window *w) { return w->slots > 2; }
+
 static ab_status make_stage(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     const int tensor[2] = {plan->input, plan->targets};
+    struct ab_step_window *w = cell->window;
     size_t bytes[2];
-    void *room[2][2];
+    void *room[AB_STAGE_SLOTS][2];
+    for (int i = 0; i < 2; i++) bytes[i] = (size_t)plan->tensor[tensor[i]].bytes;
+    w->slots = slots_for(cell, bytes);
     for (int i = 0; i < 2; i++) {
-        bytes[i] = (size_t)plan->tensor[tensor[i]].bytes;
-        for (int slot = 0; slot < 2; slot++)
-            AB_TRY(ab_mem_alloc(cell->memory.mem, AB_MEM_input, (int64_t)bytes[i], &room[slot][i]));
+        const int64_t each = ab_mem_rounded((int64_t)bytes[i]);
+        void *rooms;
+        AB_TRY(ab_mem_alloc(cell->memory.mem, AB_MEM_input, w->slots * each, &rooms));
+        for (int slot = 0; slot < w->slots; slot++) room[slot][i] = (char *)rooms + slot * each;
     }
-    return cell->window->ops->stage_create(bytes, (void *const(*)[2])room, &cell->window->stage);
+    return w->ops->stage_create(bytes, (void *const(*)[2])room, w->slots, &w->stage);
 }
 
 /* Groups of the trained parameters, and their averages. */
@@ -174,6 +192,7 @@ void ab_step_window_stop(ab_cell *cell) {
     struct ab_step_window *w = cell->window;
     if (!w) return;
     for (int i = 0; i < BATCH_KINDS; i++) w->ops->graph_destroy(w->graph[i]);
+    for (int i = 0; i < WINDOW / TOGETHER; i++) w->ops->graph_destroy(w->together[i]);
     w->ops->destroy(w->resident);
     w->ops->stage_destroy(w->stage);
     free(w->group);
@@ -186,16 +205,20 @@ int ab_cell_window(const ab_cell *cell) { return cell->window ? WINDOW : 1; }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Uploads batch `number` of the run, which belongs to step `step`. */
-static ab_status send_batch(ab_cell *cell, int64_t number, int64_t step) {
-    const ab_plan *plan = cell->plan;
+/* Uploads batch `number` of the run, which belongs to step `step`, to a slot. */
+static ab_status send_batch(ab_cell *cell, int slot, int64_t number, int64_t step) {
     const struct ab_step_window *w = cell->window;
-    const ab_tensor *tensor = cell->memory.tensor;
-    void *buffer[2], *const to[2] = {tensor[plan->input].data, tensor[plan->targets].data};
-    AB_TRY(w->ops->stage_buffers(w->stage, buffer));
+    void *buffer[2];
+    AB_TRY(w->ops->stage_buffers(w->stage, slot, buffer));
     ab_batches_choose(&cell->batches, number);
     AB_TRY(ab_batches_write(&cell->batches, AB_SPLIT_TRAIN, step, buffer[0], buffer[1]));
-    return w->ops->stage_send(w->stage, to);
+    return w->ops->stage_send(w->stage, slot);
+}
+
+static ab_status use_batch(const ab_cell *cell, int slot) {
+    const ab_tensor *tensor = cell->memory.tensor;
+    void *const to[2] = {tensor[cell->plan->input].data, tensor[cell->plan->targets].data};
+    return cell->window->ops->stage_use(cell->window->stage, slot, to);
 }
 
 static bool is_last_batch(const ab_step_position *position) {
@@ -237,12 +260,70 @@ static ab_status launch(ab_cell *cell) {
 
 static ab_status run_step(ab_cell *cell, int64_t step) {
     ab_step_position *at = &cell->position;
+    struct ab_step_window *w = cell->window;
     for (at->micro = 0; at->micro < at->micro_batches; at->micro++) {
-        AB_TRY(send_batch(cell, step * at->micro_batches + at->micro, step));
+        AB_TRY(send_batch(cell, w->slot, step * at->micro_batches + at->micro, step));
+        AB_TRY(use_batch(cell, w->slot));
+        AB_TRY(w->ops->stage_done(w->stage, w->slot));
         AB_TRY(launch(cell));
+        w->slot = (w->slot + 1) % w->slots;
     }
-    cell->window->warm = true;
+    w->warm = true;
     return AB_OK;
+}
+
+/* ---- several steps at once ------------------------------------------------------------------- */
+
+/* First slot of the steps at this place of a window: halves of the stage in turns. */
+static int first_slot(const struct ab_step_window *w, int place) {
+    return place / TOGETHER % 2 * (w->slots / 2);
+}
+
+/* The work of TOGETHER steps, their marks included. */
+static ab_status several_steps(ab_cell *cell, int place) {
+    struct ab_step_window *w = cell->window;
+    ab_step_position *at = &cell->position;
+    int slot = first_slot(w, place);
+    for (int i = 0; i < TOGETHER; i++) {
+        for (at->micro = 0; at->micro < at->micro_batches; at->micro++) {
+            AB_TRY(use_batch(cell, slot++));
+            AB_TRY(one_batch(cell));
+        }
+        AB_TRY(w->ops->mark(w->resident, place + i + 1));
+    }
+    return AB_OK;
+}
+
+static ab_status record_several(ab_cell *cell, int place, ab_graph **graph) {
+    struct ab_step_window *w = cell->window;
+    AB_TRY(w->ops->record_begin());
+    ab_status status = several_steps(cell, place), ended = w->ops->record_end(graph);
+    return status == AB_OK ? ended : status;
+}
+
+static ab_status run_together(ab_cell *cell, int64_t step, int place) {
+    struct ab_step_window *w = cell->window;
+    const int64_t batches = cell->position.micro_batches;
+    ab_graph **graph = &w->together[place / TOGETHER];
+    const int first = first_slot(w, place), count = w->slots / 2;
+    for (int i = 0; i < count; i++)
+        AB_TRY(send_batch(cell, first + i, step * batches + i, step + i / batches));
+    if (!*graph) AB_TRY(record_several(cell, place, graph));
+    AB_TRY(w->ops->launch(*graph));
+    for (int i = 0; i < count; i++) AB_TRY(w->ops->stage_done(w->stage, first + i));
+    return AB_OK;
+}
+
+/* Runs the step at this place of a window of `count` steps, or the steps from there on that are one graph.
+ * *steps: how many ran. */
+static ab_status run_next(ab_cell *cell, int place, int count, int *steps) {
+    struct ab_step_window *w = cell->window;
+    const int64_t step = cell->position.steps + place;
+    const bool together = w->warm && are_together(w) && place % TOGETHER == 0 && count - place >= TOGETHER;
+    *steps = together ? TOGETHER : 1;
+    if (together) return run_together(cell, step, place);
+    AB_TRY(run_step(cell, step));
+    return w->ops->mark(w->resident, place + 1);
 }
 
 static ab_status set_state(ab_cell *cell) {
@@ -302,10 +383,7 @@ static ab_status run_steps(ab_cell *cell, int count, ab_step_result *result) {
     ab_step_state state;
     AB_TRY(set_state(cell));
     AB_TRY(w->ops->mark(w->resident, 0));
-    for (int i = 0; i < count; i++) {
-        AB_TRY(run_step(cell, cell->position.steps + i));
-        AB_TRY(w->ops->mark(w->resident, i + 1));
-    }
+    for (int place = 0, steps; place < count; place += steps) AB_TRY(run_next(cell, place, count, &steps));
     AB_TRY(w->ops->collect(w->resident, count, w->record, w->time_ns, &state));
     for (int i = 0; i < count; i++) AB_TRY(follow(cell, &w->record[i], &result[i]));
     return AB_OK;

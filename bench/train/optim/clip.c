@@ -128,8 +128,19 @@ ab_status ab_clip_total_norm(ab_tensor *const *grad, int count, const ab_format 
     return AB_OK;
 }
 
+/* By the device that holds the gradients; AB_UNAVAILABLE: on the host. */
+static ab_status clip_there(const ab_clip_config *config, ab_tensor *const *grad, int count, double *total) {
+    const ab_reductions *own = count > 0 ? ab_backend_of(grad[0]->device)->reductions : NULL;
+    if (!own || config->format) return AB_UNAVAILABLE;
+    return own->clip(grad, count, config->norm, config->value, total);
+}
+
 ab_status ab_clip(const ab_clip_config *config, ab_tensor *const *grad, int count, double *total) {
     double factor = 1;
+    *total = 0;
+    if (config->norm <= 0 && config->value <= 0) return AB_OK;
+    const ab_status there = clip_there(config, grad, count, total);
+    if (there != AB_UNAVAILABLE) return there;
     *total = 0;
     if (config->norm > 0) {
         const ab_format *format = config->format ? config->format : common_format(grad, count);
@@ -137,7 +148,6 @@ ab_status ab_clip(const ab_clip_config *config, ab_tensor *const *grad, int coun
         factor = rounded(config->norm / rounded(*total + 1e-6, format), format);
         if (factor > 1) factor = 1; /* NaN stays */
     }
-    if (config->norm <= 0 && config->value <= 0) return AB_OK;
     for (int i = 0; i < count; i++) {
         ab_tensor here;
         AB_TRY(copy_to_host(grad[i], &here));

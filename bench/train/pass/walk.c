@@ -28,6 +28,7 @@ static void wire_node(ab_walk *walk, int n) {
         io->dparam[i] = ab_cell_memory_tensor(memory, param->used_grad);
     }
     io->out = &memory->tensor[node->out];
+    if (node->relu != AB_NONE) io->relu = &memory->tensor[plan->node[node->relu].out];
     io->dout = ab_cell_memory_tensor(memory, node->out_grad);
 }
 
@@ -169,6 +170,11 @@ ab_exec ab_walk_exec(const ab_walk *walk) {
 ab_exec ab_walk_node_exec(const ab_walk *walk, int node) {
     ab_exec exec = ab_walk_exec(walk);
     return exec_of_node(walk, node, &exec);
+}
+
+bool ab_walk_is_fused(const ab_walk *walk, int product) {
+    const ab_observation *o = walk->observation;
+    return product != AB_NONE && walk->io[product].fuses && !ab_observation_is_observed(o) && !o->follower;
 }
 
 ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool backward, int to, int from) {

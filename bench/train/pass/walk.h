@@ -42,6 +42,10 @@ static inline void ab_walk_weights_changed(ab_walk *walk) { walk->params_version
 ab_exec ab_walk_exec(const ab_walk *walk);
 ab_exec ab_walk_node_exec(const ab_walk *walk, int node);
 
+/* Whether the forward pass of node `product` writes the output of its relu (plan.h) in place of its own:
+ * where the op can, and nobody looks at the step. */
+bool ab_walk_is_fused(const ab_walk *walk, int product);
+
 /* The same without an observer. */
 ab_exec ab_walk_unobserved(const ab_walk *walk);
 

@@ -229,4 +229,5 @@ static ab_status row_sums_of(const ab_tensor *tensor, int64_t rows, ab_row_sums 
 }
 
 extern const ab_reductions ab_cuda_reductions;
-const ab_reductions ab_cuda_reductions = {extremes_of, places_of, row_sums_of, ab_cuda_update_counted};
+const ab_reductions ab_cuda_reductions = {extremes_of, places_of, row_sums_of, ab_cuda_update_counted,
+                                          ab_cuda_clip};

@@ -1,6 +1,7 @@
 // Steps decided on the GPU: scale, overflow, skip and the number of updates are device values; the host
-// launches whole windows of steps and reads the records afterwards. Also graphs, which replay a step
-// recorded once, and batch transfers on a second stream that overlap the previous step.
+// launches whole windows of steps and reads the records afterwards. Also graphs, which replay one step or
+// several recorded once, and batch transfers on a second stream that overlap the steps before.
+#include "kernels/cuda/backend/reductions_cuda.cuh"
 #include "kernels/cuda/cuda_fold.cuh"
 
 #include <cstdlib>
@@ -232,8 +233,7 @@ static update_target target_of(const ab_resident_config *config, int i) {
     t.ema = ab_cuda_optional(config->ema ? config->ema[i] : nullptr);
     t.count = ab_cuda_count(update->weight);
     t.group = config->group[i];
-    t.first_chunk = 0;
-    t.chunks = static_cast<int>((t.count + CHUNK - 1) / CHUNK);
+    t.first_chunk = t.chunks = 0; // send_lists
     return t;
 }
 
@@ -261,11 +261,11 @@ template <typename T> static ab_status on_device(T **block, const T *values, int
     return ab_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
-static ab_status make_lists(ab_resident *r, update_target *targets) {
+// Numbers the chunks of the targets and copies both lists to the device.
+static ab_status send_lists(ab_resident *r, update_target *targets) {
     int chunks = 0;
     for (int i = 0; i < r->config.items; i++) {
-        targets[i] = target_of(&r->config, i);
-        if (!all_known(targets[i])) return ab_fail(AB_UNAVAILABLE, "no CUDA kernel for this number format");
+        targets[i].chunks = static_cast<int>((targets[i].count + CHUNK - 1) / CHUNK);
         targets[i].first_chunk = chunks;
         chunks += targets[i].chunks;
     }
@@ -277,6 +277,14 @@ static ab_status make_lists(ab_resident *r, update_target *targets) {
     if (status == AB_OK) status = on_device(&r->list, list, r->chunks);
     free(list);
     return status;
+}
+
+static ab_status make_lists(ab_resident *r, update_target *targets) {
+    for (int i = 0; i < r->config.items; i++) {
+        targets[i] = target_of(&r->config, i);
+        if (!all_known(targets[i])) return ab_fail(AB_UNAVAILABLE, "no CUDA kernel for this number format");
+    }
+    return send_lists(r, targets);
 }
 
 static ab_status fill(ab_resident *r) {
@@ -349,7 +357,8 @@ static int common_type(const ab_resident_config *config) {
     return type;
 }
 
-static ab_status clip(ab_resident *r) {
+// type: common element type of the gradients.
+static ab_status clip(ab_resident *r, int type) {
     const ab_resident_config *config = &r->config;
     cudaStream_t stream = ab_cuda_context()->stream;
     unsigned blocks = static_cast<unsigned>(r->chunks), items = static_cast<unsigned>(config->items);
@@ -360,13 +369,66 @@ static ab_status clip(ab_resident *r) {
         AB_TRY(ab_cuda_launched("clip_squares"));
         AB_CUDA_LAUNCH(item_norms, items, ITEM_THREADS, 0, stream, r->target, r->sums, r->norm);
         AB_TRY(ab_cuda_launched("clip_norms"));
-        AB_CUDA_LAUNCH(clip_norm, 1, 1, 0, stream, r->norm, config->items, config->clip_norm,
-                       common_type(config), r->state);
+        AB_CUDA_LAUNCH(clip_norm, 1, 1, 0, stream, r->norm, config->items, config->clip_norm, type, r->state);
         AB_TRY(ab_cuda_launched("clip_norm"));
     }
     AB_CUDA_LAUNCH(limit_chunks, blocks, AB_CUDA_THREADS, 0, stream, r->list, r->target, r->state, limit);
     return ab_cuda_launched("clip");
 }
+
+// ---- clipping of a step that the host decides ---------------------------------------------------
+
+// fp32 if any gradient is fp32; AB_ELEMENT_NONE if one has no element type.
+static int common_type_of(ab_tensor *const *grad, int count) {
+    int type = ab_cuda_type(grad[0]->format);
+    for (int i = 1; i < count; i++) {
+        const int other = ab_cuda_type(grad[i]->format);
+        if (type == AB_ELEMENT_NONE || other == AB_ELEMENT_NONE) return AB_ELEMENT_NONE;
+        if (other != type) type = AB_ELEMENT_F32;
+    }
+    return type;
+}
+
+static ab_status clip_lists(ab_resident *r, ab_tensor *const *grad, update_target *targets, double *total) {
+    ab_step_state state = {};
+    state.clip_factor = 1.0f;
+    for (int i = 0; i < r->config.items; i++) {
+        targets[i].grad = ab_cuda_span(grad[i]);
+        targets[i].count = ab_cuda_count(grad[i]);
+    }
+    AB_TRY(send_lists(r, targets));
+    AB_TRY(on_device(&r->state, &state, 1));
+    AB_TRY(on_device(&r->sums, static_cast<const double *>(nullptr), r->chunks));
+    AB_TRY(on_device(&r->norm, static_cast<const double *>(nullptr), r->config.items));
+    if (r->chunks > 0) AB_TRY(clip(r, common_type_of(grad, r->config.items)));
+    cudaStream_t stream = ab_cuda_context()->stream;
+    AB_CUDA_TRY(cudaMemcpyAsync(&state, r->state, sizeof state, cudaMemcpyDeviceToHost, stream));
+    AB_CUDA_TRY(cudaStreamSynchronize(stream));
+    *total = state.grad_norm;
+    return AB_OK;
+}
+
+ab_status ab_cuda_clip(ab_tensor *const *grad, int count, double norm, double value, double *total) {
+    *total = 0;
+    if (count == 0) return AB_OK;
+    if (common_type_of(grad, count) == AB_ELEMENT_NONE)
+        return ab_fail(AB_UNAVAILABLE, "no CUDA kernel for this number format");
+    ab_resident *r = static_cast<ab_resident *>(calloc(1, sizeof *r));
+    update_target *targets =
+        static_cast<update_target *>(calloc(static_cast<size_t>(count), sizeof *targets));
+    ab_status status = r && targets ? AB_OK : ab_fail(AB_NO_MEMORY, "cuda: out of memory");
+    if (status == AB_OK) {
+        r->config.items = count;
+        r->config.clip_norm = norm;
+        r->config.clip_value = value;
+        status = clip_lists(r, grad, targets, total);
+    }
+    free(targets);
+    resident_destroy(r);
+    return status;
+}
+
+// ---- steps, continued ---------------------------------------------------------------------------
 
 static ab_status update_all(ab_resident *r) {
     cudaStream_t stream = ab_cuda_context()->stream;
@@ -392,15 +454,20 @@ static ab_status resident_finish(ab_resident *r) {
         AB_CUDA_LAUNCH(unscale_chunks, blocks, AB_CUDA_THREADS, 0, stream, r->list, r->target, r->state);
         AB_TRY(ab_cuda_launched("unscale"));
     }
-    if (blocks > 0) AB_TRY(clip(r));
+    if (blocks > 0) AB_TRY(clip(r, common_type(&r->config)));
     AB_CUDA_LAUNCH(decide_step, 1, 1, 0, stream, r->config.rule, r->state, ab_cuda_span(r->config.loss),
                    r->config.batches, r->records, r->config.window);
     AB_TRY(ab_cuda_launched("decide"));
     return blocks > 0 ? update_all(r) : AB_OK;
 }
 
+// In a graph the event is recorded at every launch, for the host to read.
 static ab_status resident_mark(ab_resident *r, int place) {
-    return ab_cuda_check(cudaEventRecord(r->event[place], ab_cuda_context()->stream), "cudaEventRecord");
+    ab_cuda *cuda = ab_cuda_context();
+    return ab_cuda_check(
+        cudaEventRecordWithFlags(r->event[place], cuda->stream,
+                                 cuda->capturing ? cudaEventRecordExternal : cudaEventRecordDefault),
+        "cudaEventRecordWithFlags");
 }
 
 static ab_status resident_collect(ab_resident *r, int steps, ab_step_record *record, int64_t *time_ns,
@@ -466,44 +533,52 @@ static void graph_destroy(ab_graph *graph) {
 
 // ---- batches ------------------------------------------------------------------------------------
 
+namespace {
+struct stage_slot {
+    void *host[2], *room[2]; // per tensor; host memory is pinned, room is owned by the caller
+    cudaEvent_t sent, taken; // transfer to room complete; room free for reuse
+};
+} // namespace
+
 struct ab_stage {
     size_t bytes[2];
-    void *host[2][2], *room[2][2]; // [slot][tensor]; host memory is pinned, room is owned by the caller
-    cudaEvent_t sent[2], taken[2]; // per slot: transfer to room complete; room free for reuse
-    int slot;
+    int slots;
+    stage_slot slot[AB_STAGE_SLOTS];
 };
 
 static void stage_destroy(ab_stage *stage) {
     if (!stage) return;
     (void)cudaStreamSynchronize(ab_cuda_context()->copies);
     (void)cudaStreamSynchronize(ab_cuda_context()->stream);
-    for (int s = 0; s < 2; s++) {
-        for (int i = 0; i < 2; i++) (void)cudaFreeHost(stage->host[s][i]);
-        if (stage->sent[s]) (void)cudaEventDestroy(stage->sent[s]);
-        if (stage->taken[s]) (void)cudaEventDestroy(stage->taken[s]);
+    for (int s = 0; s < stage->slots; s++) {
+        stage_slot *slot = &stage->slot[s];
+        for (void *host : slot->host) (void)cudaFreeHost(host);
+        if (slot->sent) (void)cudaEventDestroy(slot->sent);
+        if (slot->taken) (void)cudaEventDestroy(slot->taken);
     }
     free(stage);
     (void)cudaGetLastError();
 }
 
-static ab_status stage_fill(ab_stage *stage, void *const room[2][2]) {
-    for (int s = 0; s < 2; s++) {
-        AB_CUDA_TRY(cudaEventCreateWithFlags(&stage->sent[s], cudaEventDisableTiming));
-        AB_CUDA_TRY(cudaEventCreateWithFlags(&stage->taken[s], cudaEventDisableTiming));
-        for (int i = 0; i < 2; i++) {
-            stage->room[s][i] = room[s][i];
-            AB_CUDA_TRY(cudaMallocHost(&stage->host[s][i], stage->bytes[i] ? stage->bytes[i] : 1));
-        }
+static ab_status slot_fill(stage_slot *slot, void *const room[2], const size_t bytes[2]) {
+    AB_CUDA_TRY(cudaEventCreateWithFlags(&slot->sent, cudaEventDisableTiming));
+    AB_CUDA_TRY(cudaEventCreateWithFlags(&slot->taken, cudaEventDisableTiming));
+    for (int i = 0; i < 2; i++) {
+        slot->room[i] = room[i];
+        AB_CUDA_TRY(cudaMallocHost(&slot->host[i], bytes[i] ? bytes[i] : 1));
     }
     return AB_OK;
 }
 
-static ab_status stage_create(const size_t bytes[2], void *const room[2][2], ab_stage **result) {
+static ab_status stage_create(const size_t bytes[2], void *const (*room)[2], int slots, ab_stage **result) {
     AB_TRY(ab_cuda_start());
+    if (slots > AB_STAGE_SLOTS) return ab_fail(AB_INTERNAL, "cuda: %d slots for batches", slots);
     ab_stage *stage = static_cast<ab_stage *>(calloc(1, sizeof *stage));
     if (!stage) return ab_fail(AB_NO_MEMORY, "cuda: out of memory");
     memcpy(stage->bytes, bytes, sizeof stage->bytes);
-    ab_status status = stage_fill(stage, room);
+    stage->slots = slots;
+    ab_status status = AB_OK;
+    for (int s = 0; s < slots && status == AB_OK; s++) status = slot_fill(&stage->slot[s], room[s], bytes);
     if (status == AB_OK)
         *result = stage;
     else
@@ -511,32 +586,40 @@ static ab_status stage_create(const size_t bytes[2], void *const room[2][2], ab_
     return status;
 }
 
-// An event that was never recorded counts as complete: the first two batches do not wait.
-static ab_status stage_buffers(ab_stage *stage, void *buffer[2]) {
-    AB_CUDA_TRY(cudaEventSynchronize(stage->sent[stage->slot]));
-    for (int i = 0; i < 2; i++) buffer[i] = stage->host[stage->slot][i];
+// An event that was never recorded counts as complete: the first use of a slot does not wait.
+static ab_status stage_buffers(ab_stage *stage, int slot, void *buffer[2]) {
+    AB_CUDA_TRY(cudaEventSynchronize(stage->slot[slot].sent));
+    for (int i = 0; i < 2; i++) buffer[i] = stage->slot[slot].host[i];
     return AB_OK;
 }
 
-static ab_status stage_send(ab_stage *stage, void *const to[2]) {
+static ab_status stage_send(ab_stage *stage, int slot) {
     ab_cuda *cuda = ab_cuda_context();
-    int s = stage->slot;
-    AB_CUDA_TRY(cudaStreamWaitEvent(cuda->copies, stage->taken[s], 0));
+    stage_slot *s = &stage->slot[slot];
+    AB_CUDA_TRY(cudaStreamWaitEvent(cuda->copies, s->taken, 0));
     for (int i = 0; i < 2; i++)
-        AB_CUDA_TRY(cudaMemcpyAsync(stage->room[s][i], stage->host[s][i], stage->bytes[i],
-                                    cudaMemcpyHostToDevice, cuda->copies));
-    AB_CUDA_TRY(cudaEventRecord(stage->sent[s], cuda->copies));
-    AB_CUDA_TRY(cudaStreamWaitEvent(cuda->stream, stage->sent[s], 0));
+        AB_CUDA_TRY(
+            cudaMemcpyAsync(s->room[i], s->host[i], stage->bytes[i], cudaMemcpyHostToDevice, cuda->copies));
+    AB_CUDA_TRY(cudaEventRecord(s->sent, cuda->copies));
+    return ab_cuda_check(cudaStreamWaitEvent(cuda->stream, s->sent, 0), "cudaStreamWaitEvent");
+}
+
+static ab_status stage_use(ab_stage *stage, int slot, void *const to[2]) {
+    ab_cuda *cuda = ab_cuda_context();
     for (int i = 0; i < 2; i++)
-        AB_CUDA_TRY(cudaMemcpyAsync(to[i], stage->room[s][i], stage->bytes[i], cudaMemcpyDeviceToDevice,
-                                    cuda->stream));
-    AB_CUDA_TRY(cudaEventRecord(stage->taken[s], cuda->stream));
-    stage->slot = 1 - s;
+        AB_CUDA_TRY(cudaMemcpyAsync(to[i], stage->slot[slot].room[i], stage->bytes[i],
+                                    cudaMemcpyDeviceToDevice, cuda->stream));
     return AB_OK;
+}
+
+static ab_status stage_done(ab_stage *stage, int slot) {
+    return ab_cuda_check(cudaEventRecord(stage->slot[slot].taken, ab_cuda_context()->stream),
+                         "cudaEventRecord");
 }
 
 extern const ab_resident_ops ab_cuda_resident;
 const ab_resident_ops ab_cuda_resident = {
-    resident_create, resident_destroy, resident_set,     resident_counter, resident_begin, resident_batch,
-    resident_finish, resident_mark,    resident_collect, record_begin,     record_end,     graph_launch,
-    graph_destroy,   stage_create,     stage_destroy,    stage_buffers,    stage_send};
+    resident_create, resident_destroy, resident_set,  resident_counter, resident_begin,
+    resident_batch,  resident_finish,  resident_mark, resident_collect, record_begin,
+    record_end,      graph_launch,     graph_destroy, stage_create,     stage_destroy,
+    stage_buffers,   stage_send,       stage_use,     stage_done};

@@ -443,9 +443,8 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
 static const char *describe(const ab_op_io *io, const char *pass_name) {
     const attention_state *s = static_cast<const attention_state *>(io->state);
     if (strcmp(pass_name, "backward_weights") == 0) return nullptr;
-    if (strcmp(pass_name, "forward") == 0) return s->plan[SCORES] ? "cuda:own+cublaslt" : "cuda:own";
-    if (!io->din[0] && !io->din[1] && !io->din[2]) return nullptr;
-    return s->plan[BY_P] ? "cuda:own+cublaslt" : "cuda:own";
+    if (strcmp(pass_name, "forward") == 0) return ab_cuda_own_with(s->plan[SCORES]);
+    return io->din[0] || io->din[1] || io->din[2] ? ab_cuda_own_with(s->plan[BY_P]) : nullptr;
 }
 
 static ab_op descriptor() {

@@ -17,6 +17,7 @@ struct product_state {
     ab_conv conv;
     int type;
     ab_cuda_product *library[AB_PASSES]; // null: own kernel
+    ab_cuda_product *fused;              // forward with the relu that follows; null: none
     bool packs;                          // weights are repacked for the library
     void *packed;                        // state memory
 };
@@ -151,6 +152,15 @@ static ab_status make_library(const ab_exec *exec, product_state *s, const ab_op
     return AB_OK;
 }
 
+// Linear followed by relu.
+static ab_status make_fused(const ab_exec *exec, product_state *s, ab_op_io *io) {
+    ab_cuda_product_spec spec = {AB_PASS_FORWARD, s->conv, s->type, io->param[1] != nullptr, exec->tf32};
+    if (!io->relu || exec->sizes_only || !s->library[AB_PASS_FORWARD]) return AB_OK;
+    AB_TRY(ab_cuda_blas_product_relu(&spec, s->library[AB_PASS_FORWARD], &s->fused));
+    io->fuses = s->fused != nullptr;
+    return AB_OK;
+}
+
 static size_t packed_bytes(const product_state *s) {
     return static_cast<size_t>(weight_count(&s->conv)) * (s->type == AB_ELEMENT_F32 ? 4 : 2);
 }
@@ -166,6 +176,7 @@ static size_t workspace_of(const product_state *s, const ab_op_io *io) {
         if (i == AB_PASS_BACKWARD_WEIGHTS && s->packs) bytes += aligned(packed_bytes(s));
         if (bytes > most) most = bytes;
     }
+    if (s->fused && s->fused->workspace_bytes > most) most = s->fused->workspace_bytes;
     if (io->dparam[0] && part_bytes(&s->conv) > most)
         most = part_bytes(&s->conv); // own kernel and probed steps
     return most;
@@ -176,6 +187,8 @@ static void release(ab_op_io *io) {
     if (!s) return;
     for (ab_cuda_product *library : s->library)
         if (library) library->destroy(library);
+    if (s->fused) s->fused->destroy(s->fused);
+    io->fuses = false;
     free(s);
     io->state = nullptr;
 }
@@ -190,6 +203,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     s->conv = geometry(io, linear);
     s->type = ab_cuda_type(io->in[0]->format);
     ab_status status = exec->path == AB_PATH_REFERENCE ? AB_OK : make_library(exec, s, io, linear);
+    if (status == AB_OK && linear) status = make_fused(exec, s, io);
     if (status != AB_OK) {
         release(io);
         return status;
@@ -252,6 +266,10 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
                      span_or_nothing(io->param[1])};
     int64_t n = ab_cuda_count(io->out);
     auto own = [=](ab_span out) { return ab_launch_each(f, out, n, "conv_forward"); };
+    if (exec->fuse && s->fused) {
+        o.out = io->relu->data;
+        return s->fused->run(s->fused, &o);
+    }
     AB_TRY(library ? pack(s, io) : AB_OK);
     return ab_cuda_store_and_show(
         exec, io->out, [&] { return library ? library->run(library, &o) : own(ab_cuda_span(io->out)); }, own);
@@ -312,6 +330,7 @@ static const char *describe(const ab_op_io *io, const char *pass) {
     const product_state *s = static_cast<const product_state *>(io->state);
     int i = strcmp(pass, "forward") == 0 ? 0 : strcmp(pass, "backward_data") == 0 ? 1 : 2;
     if ((i == 1 && !io->din[0]) || (i == 2 && !io->dparam[0])) return nullptr;
+    if (i == 0 && s->fused) return s->fused->text;
     return s->library[i] ? s->library[i]->text : "cuda:own";
 }
 

@@ -1,4 +1,10 @@
 // The products of linear through cuBLASLt (cuda_gemm.cuh); the bias is added before the one rounding.
+//
+// Epilogues. relu commutes with rounding, so a product may apply it to its unrounded sums
+// (bench/amp/plan/plan_compile.c pairs them). What the library's relu does with NaN is not documented, so it
+// is tried: on values of every kind it must give the bits of the product and our relu, NaN for NaN, or it is
+// not used. The library's gelu is not used at all: gelu of a rounded number is not the rounded gelu, and in
+// fp32, where nothing is rounded between, its tanh is not ours.
 #include "kernels/core/text.h"
 #include "kernels/cuda/cuda_gemm.cuh"
 #include "kernels/ops/product/product_cuda.cuh"
@@ -49,21 +55,140 @@ static ab_cuda_gemm shape_of(const ab_cuda_product_spec *spec) {
     return g;
 }
 
+static blas_product *new_product(ab_pass_kind kind) {
+    blas_product *p = static_cast<blas_product *>(calloc(1, sizeof *p));
+    if (!p) return nullptr;
+    p->base.run = run;
+    p->base.destroy = destroy;
+    p->kind = kind;
+    return p;
+}
+
+// Takes over the plan's size and text.
+static ab_cuda_product *finished(blas_product *p) {
+    p->base.workspace_bytes = p->plan->workspace_bytes;
+    ab_text_show(p->base.text, sizeof p->base.text, "%s", p->plan->text);
+    return &p->base;
+}
+
 ab_status ab_cuda_blas_product(const ab_cuda_product_spec *spec, ab_cuda_product **product) {
     const ab_cuda_gemm shape = shape_of(spec);
     *product = nullptr;
-    blas_product *p = static_cast<blas_product *>(calloc(1, sizeof *p));
+    blas_product *p = new_product(spec->kind);
     if (!p) return ab_fail(AB_NO_MEMORY, "linear: out of memory");
-    p->base.run = run;
-    p->base.destroy = destroy;
-    p->kind = spec->kind;
     ab_status status = ab_cuda_gemm_make(&shape, &p->plan);
     if (status != AB_OK || !p->plan) {
         destroy(&p->base);
         return status;
     }
-    p->base.workspace_bytes = p->plan->workspace_bytes;
-    ab_text_show(p->base.text, sizeof p->base.text, "%s", p->plan->text);
-    *product = &p->base;
+    *product = finished(p);
     return AB_OK;
+}
+
+// ---- relu ---------------------------------------------------------------------------------------
+
+namespace {
+// Numbers of both signs between -1 and 1; the first element of row 0 is NaN, that of row 1 inf, of row 2
+// -inf.
+struct trial_values {
+    int64_t width;
+    bool with_nonfinite;
+    __device__ float operator()(int64_t i) const {
+        const int64_t row = i / width;
+        if (with_nonfinite && i % width == 0 && row < 3)
+            return ab_float_of(row == 0 ? 0x7fc00000u : row == 1 ? 0x7f800000u : 0xff800000u);
+        const uint32_t mixed = static_cast<uint32_t>(i + 1) * 2654435761u;
+        return static_cast<float>(static_cast<int32_t>(mixed ^ mixed >> 15)) * 0x1p-31f;
+    }
+};
+
+// Device memory of a trial.
+struct trial {
+    void *memory;
+    ab_cuda_operands plain, fused;
+    int64_t outputs;
+};
+} // namespace
+
+// All writers store the same 1.
+__global__ static void compare_relu(ab_span plain, ab_span fused, int64_t n, int32_t *differ) {
+    const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+        const float a = ab_f_relu(ab_span_at(plain, i)), b = ab_span_at(fused, i);
+        if (!(ab_bits_of(a) == ab_bits_of(b) || (a != a && b != b))) *differ = 1;
+    }
+}
+
+static ab_status fill_trial(void *to, int type, int64_t n, int64_t width, bool with_nonfinite) {
+    trial_values f = {width, with_nonfinite};
+    return ab_launch_each(f, ab_cuda_span_of(to, type), n, "trial_values");
+}
+
+static ab_status make_trial(const ab_cuda_product_spec *spec, size_t workspace, trial *t) {
+    const int64_t rows = spec->conv.batch, in = spec->conv.window.channels, out = spec->conv.out_channels;
+    const size_t element = spec->type == AB_ELEMENT_F32 ? 4 : 2;
+    const int64_t count[] = {rows * in, out * in, out, rows * out, rows * out};
+    size_t offset[6] = {0};
+    for (int i = 0; i < 5; i++)
+        offset[i + 1] = offset[i] + ab_cuda_aligned(static_cast<size_t>(count[i]) * element);
+    AB_TRY(ab_cuda_take(offset[5] + ab_cuda_aligned(workspace), &t->memory));
+    char *all = static_cast<char *>(t->memory);
+    t->plain.in = all;
+    t->plain.weights = all + offset[1];
+    t->plain.bias = all + offset[2];
+    t->plain.out = all + offset[3];
+    t->plain.workspace = all + offset[5];
+    t->fused = t->plain;
+    t->fused.out = all + offset[4];
+    t->outputs = rows * out;
+    AB_TRY(fill_trial(t->plain.in, spec->type, rows * in, in, true));
+    AB_TRY(fill_trial(t->plain.weights, spec->type, out * in, in, false));
+    return fill_trial(t->plain.bias, spec->type, out, out, false);
+}
+
+static ab_status run_trial(const ab_cuda_product_spec *spec, ab_cuda_product *plain, ab_cuda_product *fused,
+                           const trial *t, bool *same) {
+    cudaStream_t stream = ab_cuda_context()->stream;
+    int32_t differ = 1;
+    void *flag;
+    AB_TRY(ab_cuda_kept(AB_CUDA_FLAG, sizeof differ, &flag));
+    AB_CUDA_TRY(cudaMemsetAsync(flag, 0, sizeof differ, stream));
+    AB_TRY(plain->run(plain, &t->plain));
+    AB_TRY(fused->run(fused, &t->fused));
+    AB_CUDA_LAUNCH(compare_relu, ab_cuda_blocks(t->outputs, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream,
+                   ab_cuda_span_of(t->plain.out, spec->type), ab_cuda_span_of(t->fused.out, spec->type),
+                   t->outputs, static_cast<int32_t *>(flag));
+    AB_TRY(ab_cuda_launched("compare_relu"));
+    AB_CUDA_TRY(cudaMemcpyAsync(&differ, flag, sizeof differ, cudaMemcpyDeviceToHost, stream));
+    AB_CUDA_TRY(cudaStreamSynchronize(stream));
+    *same = differ == 0;
+    return AB_OK;
+}
+
+static ab_status try_relu(const ab_cuda_product_spec *spec, ab_cuda_product *plain, ab_cuda_product *fused,
+                          bool *same) {
+    trial t = {};
+    const size_t workspace =
+        plain->workspace_bytes > fused->workspace_bytes ? plain->workspace_bytes : fused->workspace_bytes;
+    *same = false;
+    ab_status status = make_trial(spec, workspace, &t);
+    if (status == AB_OK) status = run_trial(spec, plain, fused, &t, same);
+    ab_cuda_give_back(t.memory);
+    return status;
+}
+
+ab_status ab_cuda_blas_product_relu(const ab_cuda_product_spec *spec, ab_cuda_product *plain,
+                                    ab_cuda_product **product) {
+    bool same = false;
+    *product = nullptr;
+    blas_product *p = new_product(spec->kind);
+    if (!p) return ab_fail(AB_NO_MEMORY, "linear: out of memory");
+    ab_status status = ab_cuda_gemm_with_relu(reinterpret_cast<blas_product *>(plain)->plan, &p->plan);
+    ab_cuda_product *fused = status == AB_OK && p->plan ? finished(p) : nullptr;
+    if (fused) status = try_relu(spec, plain, fused, &same);
+    if (status == AB_OK && same)
+        *product = fused;
+    else
+        destroy(&p->base);
+    return status == AB_UNAVAILABLE || status == AB_NO_MEMORY ? AB_OK : status;
 }

@@ -32,6 +32,11 @@ struct ab_cuda_product_spec {
 
 // Makes a product, or leaves *product null if the library does not support `spec`.
 ab_status ab_cuda_blas_product(const ab_cuda_product_spec *spec, ab_cuda_product **product);
+// The forward product `plain` of ab_cuda_blas_product with a relu before its one rounding; *product stays
+// null unless the library's results for values of every kind, NaN included, are those of the product and our
+// relu.
+ab_status ab_cuda_blas_product_relu(const ab_cuda_product_spec *spec, ab_cuda_product *plain,
+                                    ab_cuda_product **product);
 ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product **product);
 
 // Whether cuDNN needs weights repacked as {out, kh, kw, in}, i.e. differently ordered from {out, in, kh, kw}.

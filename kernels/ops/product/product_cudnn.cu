@@ -21,6 +21,7 @@ struct dnn_product {
     cudnnActivationDescriptor_t identity;
     int algorithm;
     bool fused; // bias and rounding in one call
+    bool tf32;  // what the chosen algorithm computes with
 };
 } // namespace
 
@@ -174,6 +175,7 @@ static ab_status apply(dnn_product *p, const candidate *c) {
     p->algorithm = c->algorithm;
     p->base.workspace_bytes = c->workspace;
     if (p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32) return AB_OK; // keep FMA
+    p->tf32 = p->spec.type == AB_ELEMENT_F32 && c->math != CUDNN_FMA_MATH;
     return ab_cuda_check_dnn(cudnnSetConvolutionMathType(p->conv, c->math), "cudnnSetConvolutionMathType");
 }
 
@@ -251,9 +253,9 @@ ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product 
         return status == AB_UNAVAILABLE ? AB_OK : status;
     }
     ab_text_show(p->base.text, sizeof p->base.text, "cudnn:%s%d%s", names[spec->kind], p->algorithm,
-                 p->fused                                         ? "+bias"
-                 : p->spec.tf32 && p->spec.type == AB_ELEMENT_F32 ? ",tf32"
-                                                                  : "");
+                 p->fused  ? "+bias"
+                 : p->tf32 ? ",tf32"
+                           : "");
     *product = &p->base;
     return AB_OK;
 }

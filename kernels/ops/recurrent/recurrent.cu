@@ -426,7 +426,7 @@ template <int KIND> static ab_status backward(const ab_exec *exec, ab_op_io *io)
 static const char *describe(const ab_op_io *io, const char *pass) {
     const recurrent_state *s = static_cast<const recurrent_state *>(io->state);
     if (!ab_cuda_describe_own(io, pass)) return nullptr;
-    return s->plan[BY_INPUT] ? "cuda:own+cublaslt" : "cuda:own";
+    return ab_cuda_own_with(s->plan[BY_INPUT]);
 }
 
 template <int KIND> static ab_op descriptor(const char *name) {

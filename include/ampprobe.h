@@ -333,6 +333,12 @@ typedef struct ampprobe_step_facts {
  * (ampprobe_seen.exact) found a non-finite value and stepped is not 1. */
 AMPPROBE_API int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts);
 
+/* Ends `count` steps in their order, with one write to the journal. For a caller to whom a call a step is too
+ * dear, of steps that showed nothing: each with `seconds` of its own. A process that is killed loses those
+ * that it had not handed over. facts[count - 1].plan is the next step's. All are taken or none, unless the
+ * record cannot be written. */
+AMPPROBE_API int ampprobe_steps(ampprobe *probe, ampprobe_step_facts *facts, int32_t count);
+
 /* What the probe has cost so far and what the governor does. */
 typedef struct ampprobe_cost {
     uint32_t size;  /* IN: sizeof(ampprobe_cost) */

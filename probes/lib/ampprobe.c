@@ -469,7 +469,7 @@ int ampprobe_spent(ampprobe *probe, double seconds) {
 
 static int check_facts(const ampprobe_step_facts *f) {
     const uint32_t flags = 2 * AMPPROBE_LAYERS_SHOWN - 1;
-    if (!f || f->size != sizeof *f) return argument("facts.size is not that of this library");
+    if (f->size != sizeof *f) return argument("facts.size is not that of this library");
     if (f->flags & ~flags) return argument("facts.flags: unknown bits");
     if (f->step < 0) return argument("facts.step: expected a number from 0 on");
     if (f->group < 0 || f->group >= AB_LIB_GROUPS) return argument("facts.group: expected 0 to 15");
@@ -547,7 +547,6 @@ static ab_status end_step(ampprobe *p, ampprobe_step_facts *facts) {
     AB_TRY(ab_lib_journal_step(p, &step));
     ab_lib_fold_step(p, &step);
     fold_pending(p, facts->group);
-    AB_TRY(keep_up(p, began));
     if (facts->group == 0)
         ab_lib_governor_step(p, step.seconds, (step.facts.flags & AMPPROBE_LAYERS_SHOWN) != 0,
                              ab_lib_skipped(&step));
@@ -557,18 +556,37 @@ static ab_status end_step(ampprobe *p, ampprobe_step_facts *facts) {
     return AB_OK;
 }
 
-int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts) {
-    if (facts && facts->size == sizeof *facts) facts->plan = 0; /* a probe that is off wants nothing */
+/* Several steps with one write to the journal. */
+static ab_status end_steps(ampprobe *p, ampprobe_step_facts *facts, int32_t count) {
+    ab_status status = AB_OK;
+    ab_lib_journal_hold(p);
+    for (int32_t i = 0; i < count && status == AB_OK; i++) status = end_step(p, &facts[i]);
+    const ab_status written = ab_lib_journal_release(p);
+    AB_TRY(status);
+    AB_TRY(written);
+    return keep_up(p, ab_lib_now());
+}
+
+int ampprobe_steps(ampprobe *probe, ampprobe_step_facts *facts, int32_t count) {
+    if (count < 0 || (count > 0 && !facts)) return argument("facts: expected an array and its length");
+    for (int32_t i = 0; i < count; i++)
+        if (facts[i].size == sizeof *facts) facts[i].plan = 0; /* a probe that is off wants nothing */
     const int state = enter(probe);
     if (state != AMPPROBE_OK) return state;
-    const int wrong = check_facts(facts);
-    if (wrong != AMPPROBE_OK) return wrong;
+    for (int32_t i = 0; i < count; i++) {
+        const int wrong = check_facts(&facts[i]);
+        if (wrong != AMPPROBE_OK) return wrong;
+    }
     pthread_mutex_lock(&probe->lock);
     fenv_t callers;
     ab_lib_own_arithmetic(&callers);
-    const ab_status status = end_step(probe, facts);
+    const ab_status status = end_steps(probe, facts, count);
     fesetenv(&callers);
     return leave(probe, status);
+}
+
+int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts) {
+    return facts ? ampprobe_steps(probe, facts, 1) : argument("facts is NULL");
 }
 
 /* ---- cost ------------------------------------------------------------------------------------ */

@@ -236,6 +236,8 @@ struct ampprobe {
     double next_write, write_seconds;
     char *buffer; /* of journal records */
     size_t buffered, buffer_room;
+    bool holds;  /* records stay in the buffer, */
+    size_t held; /* which has so many bytes of them */
 };
 
 /* Seconds of the monotonic clock. */

@@ -89,18 +89,16 @@ static ab_status put_text(ampprobe *p, const char *text) {
 
 static ab_status open_record(ampprobe *p) {
     const head empty = {0, 0, 0};
-    p->buffered = 0;
+    p->buffered = p->held;
     return put(p, &empty, sizeof empty);
 }
 
-/* Writes the record in the buffer. */
-static ab_status close_record(ampprobe *p, kind type) {
+/* Writes the records in the buffer. */
+static ab_status write_buffer(ampprobe *p) {
     struct rlimit limit;
-    const size_t size = p->buffered - sizeof(head);
+    p->held = 0;
     if (!p->journal.stream)
         return ab_fail(AB_OUTPUT, "%s: its journal was closed when memory ran out", p->path);
-    const head h = {(uint32_t)type, (uint32_t)size, digest_of(p->buffer + sizeof(head), size)};
-    memcpy(p->buffer, &h, sizeof h);
     /* a write beyond the limit would end the process by a signal */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         (rlim_t)p->journal_bytes + p->buffered > limit.rlim_cur)
@@ -109,6 +107,25 @@ static ab_status close_record(ampprobe *p, kind type) {
         return ab_fail(AB_OUTPUT, "%s: cannot write its journal: %s", p->path, strerror(errno));
     p->journal_bytes += (int64_t)p->buffered;
     return AB_OK;
+}
+
+/* Ends the record in the buffer, and writes it unless records are held back. */
+static ab_status close_record(ampprobe *p, kind type) {
+    char *record = p->buffer + p->held;
+    const size_t size = p->buffered - p->held - sizeof(head);
+    const head h = {(uint32_t)type, (uint32_t)size, digest_of(record + sizeof(head), size)};
+    memcpy(record, &h, sizeof h);
+    if (!p->holds) return write_buffer(p);
+    p->held = p->buffered;
+    return AB_OK;
+}
+
+void ab_lib_journal_hold(ampprobe *p) { p->holds = true; }
+
+ab_status ab_lib_journal_release(ampprobe *p) {
+    p->holds = false;
+    p->buffered = p->held;
+    return p->held > 0 ? write_buffer(p) : AB_OK;
 }
 
 static ab_status write_record(ampprobe *p, kind type, const void *data, size_t size) {

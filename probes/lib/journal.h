@@ -27,6 +27,10 @@ AB_MUST_CHECK ab_status ab_lib_journal_fact(ampprobe *p, const char *name, const
 /* Writes a step with what is pending for it. */
 AB_MUST_CHECK ab_status ab_lib_journal_step(ampprobe *p, const ab_lib_step *step);
 
+/* From here on records stay in memory; released, they are written at once. No snapshot in between. */
+void ab_lib_journal_hold(ampprobe *p);
+AB_MUST_CHECK ab_status ab_lib_journal_release(ampprobe *p);
+
 /* Closes the journal; `remove`: and removes its file. */
 void ab_lib_journal_end(ampprobe *p, bool remove);
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import struct
 import sys
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_void_p
 from typing import Any, Iterable, Sequence
@@ -114,6 +115,11 @@ class StepFacts(ctypes.Structure):
     ]
 
 
+# Writes a StepFacts with its fields in their order: one call in place of one a field.
+pack_facts = struct.Struct("=2Iq4i9d2i").pack_into
+FACTS_BYTES = ctypes.sizeof(StepFacts)
+
+
 class Cost(ctypes.Structure):
     """ampprobe_cost."""
 
@@ -160,6 +166,7 @@ _SIGNATURES = {
     "ampprobe_after_update": (c_int, [_HANDLE, c_int32, c_void_p, c_int32]),
     "ampprobe_plan": (c_int, [_HANDLE, c_int64]),
     "ampprobe_step": (c_int, [_HANDLE, c_void_p]),
+    "ampprobe_steps": (c_int, [_HANDLE, c_void_p, c_int32]),
     "ampprobe_spent": (c_int, [_HANDLE, c_double]),
     "ampprobe_costs": (c_int, [_HANDLE, POINTER(Cost)]),
 }
@@ -339,6 +346,11 @@ class Record:
         if status != OK:
             self._check(status)
         return self.facts.plan
+
+    def end_steps(self, facts: Any, count: int) -> int:
+        """Ends the first `count` steps of an array of StepFacts; the plan of the next one."""
+        self._check(self.library.ampprobe_steps(self.handle, ctypes.addressof(facts), count))
+        return facts[count - 1].plan
 
     def spent(self, seconds: float) -> None:
         """Tells the governor what the probe cost outside the library."""

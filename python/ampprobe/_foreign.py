@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from time import perf_counter
 from typing import Any
 
 from . import _abi, _patches
@@ -18,10 +17,9 @@ class ForeignGroup(Group):
         super().__init__(probe, index, adapter.optimizer)
         self.adapter = adapter
 
-    def watch(self) -> list:
-        """Patches the class's step; there are no hooks to remove."""
+    def watch(self) -> None:
+        """Patches the class's step; there are no hooks."""
         _patches.patch_class(type(self.adapter.optimizer), {"step": _wrap_step})
-        return []
 
     def refresh(self) -> None:
         """Follows the optimizer's lists of parameters."""
@@ -63,10 +61,7 @@ class ForeignGroup(Group):
         self.stepped = not skipped
         if skipped is not None:
             self.found_inf = int(skipped)
-        started = perf_counter()
-        scale = self.adapter.scale()
-        self.probe.spent += perf_counter() - started
-        self.finish(scale)
+        self.finish(self.adapter.scale())
 
 
 def _wrap_step(original: Any) -> Any:

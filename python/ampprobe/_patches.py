@@ -18,6 +18,7 @@ _lock = threading.RLock()
 _probes: tuple = ()  # open probes; replaced and never changed, so that a call of one may open another
 _by_optimizer: dict[int, tuple] = {}  # id of an optimizer -> (weak reference, group)
 _by_parameter: dict[int, Any] = {}  # id of a parameter -> group
+_quiet: Any = None  # the only probe's Quiet, while its steps are
 _undo: list[Callable[[], None]] = []
 _patched_classes: set = set()
 
@@ -31,32 +32,40 @@ def group_of(optimizer: Any) -> Any:
     return group_of(inner) if inner is not None and inner is not optimizer else None
 
 
-def _compiling() -> bool:
+def tracing() -> Callable[[], bool]:
+    """The function that torch.compile knows and takes for true while it traces; one Python frame in eager."""
     torch = sys.modules.get("torch")
-    return torch is not None and torch.compiler.is_compiling()
+    return torch.compiler.is_dynamo_compiling if torch is not None else lambda: False
 
 
-def _argument(args: tuple, kwargs: dict, name: str) -> Any:
-    return args[0] if args else kwargs.get(name)
+# The functions below run at every step of a training: each is one frame where nothing is to be shown.
 
 
 def _wrap_scale(original: Callable) -> Callable:
+    traced = tracing()
+
     @functools.wraps(original)
     def scale(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _compiling():
-            for probe in _probes:
-                probe.saw_loss(self, _argument(args, kwargs, "outputs"))
+        if not traced():
+            outputs = args[0] if args else kwargs.get("outputs")
+            if _quiet is not None:
+                _quiet.saw_loss(self, outputs)
+            else:
+                for probe in _probes:
+                    probe.saw_loss(self, outputs)
         return original(self, *args, **kwargs)
 
     return scale
 
 
 def _wrap_unscale(original: Callable) -> Callable:
+    traced = tracing()
+
     @functools.wraps(original)
     def unscale_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _compiling():
-            group = group_of(_argument(args, kwargs, "optimizer"))
-            if group is not None:
+        if not traced() and _quiet is None:
+            group = group_of(args[0] if args else kwargs.get("optimizer"))
+            if group is not None and not group.inside:  # else the scaler's step has shown them
                 group.before_unscale(self)
         return original(self, *args, **kwargs)
 
@@ -64,9 +73,13 @@ def _wrap_unscale(original: Callable) -> Callable:
 
 
 def _wrap_step(original: Callable) -> Callable:
+    traced = tracing()
+
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        group = None if _compiling() else group_of(_argument(args, kwargs, "optimizer"))
+        if traced() or _quiet is not None:
+            return original(self, *args, **kwargs)
+        group = group_of(args[0] if args else kwargs.get("optimizer"))
         if group is None or not group.before_scaler_step(self):
             return original(self, *args, **kwargs)
         try:
@@ -81,10 +94,17 @@ def _wrap_step(original: Callable) -> Callable:
 
 
 def _wrap_update(original: Callable) -> Callable:
+    traced = tracing()
+
     @functools.wraps(original)
     def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if traced():
+            return original(self, *args, **kwargs)
+        states = getattr(self, "_per_optimizer_states", None)  # replaced by the original
         result = original(self, *args, **kwargs)
-        if not _compiling():
+        if _quiet is not None:
+            _quiet.updated(self, states)
+        else:
             for probe in _probes:
                 probe.after_update(self)
         return result
@@ -133,20 +153,27 @@ def patch_class(cls: type, methods: dict[str, Callable]) -> None:
 
 
 def _wrap_backward(original: Callable) -> Callable:
+    traced = tracing()
+
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _compiling():
-            for probe in _probes:
-                probe.saw_backward(tensors)
+        if not traced():
+            if _quiet is not None:
+                _quiet.saw_backward(tensors)
+            else:
+                for probe in _probes:
+                    probe.saw_backward(tensors)
         return original(tensors, *args, **kwargs)
 
     return backward
 
 
 def _wrap_clip(original: Callable) -> Callable:
+    traced = tracing()
+
     @functools.wraps(original)
     def clip(parameters: Any, max_norm: Any, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _compiling():
+        if not traced():
             saw_clip(parameters, max_norm, total_norm)
         return original(parameters, max_norm, total_norm, *args, **kwargs)
 
@@ -154,9 +181,11 @@ def _wrap_clip(original: Callable) -> Callable:
 
 
 def _wrap_clip_value(original: Callable) -> Callable:
+    traced = tracing()
+
     @functools.wraps(original)
     def clip(parameters: Any, clip_value: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _compiling():
+        if not traced():
             if not hasattr(parameters, "grad") and not isinstance(parameters, (list, tuple)):
                 parameters = list(parameters)
             saw_clip(parameters, None, None)
@@ -167,13 +196,15 @@ def _wrap_clip_value(original: Callable) -> Callable:
 
 def saw_clip(parameters: Any, max_norm: Any, total_norm: Any) -> None:
     """Gradients are about to be clipped; `parameters` is a tensor or a list."""
-    if not _by_parameter:
-        return
-    groups = []
-    for parameter in [parameters] if hasattr(parameters, "grad") else parameters:
+    groups: list = []
+    if hasattr(parameters, "grad"):
+        parameters = [parameters]
+    for parameter in parameters:
         group = _by_parameter.get(id(parameter))
         if group is not None and group not in groups:
             groups.append(group)
+            if len(groups) == len(_by_optimizer):
+                break
     for group in groups:
         group.before_clip(max_norm, total_norm)
 
@@ -195,9 +226,21 @@ def register(probe: Any) -> None:
     """A probe begins to watch: the patches are made if it is the first."""
     global _probes
     with _lock:
+        if _quiet is not None:
+            _quiet.end()
         if not _probes:
             _patch_torch()
         _probes = (*_probes, probe)
+
+
+def be_quiet(quiet: Any) -> bool:
+    """From here on events go to `quiet` alone, None: to all probes; whether it may be so."""
+    global _quiet
+    with _lock:
+        if quiet is not None and len(_probes) != 1:
+            return False
+        _quiet = quiet
+        return True
 
 
 def watch(group: Any, optimizer: Any) -> None:
@@ -225,8 +268,10 @@ def watch_parameters(group: Any, parameters: list) -> None:
 
 def unregister(probe: Any) -> None:
     """A probe watches no more: the originals come back if it was the last."""
-    global _probes
+    global _probes, _quiet
     with _lock:
+        if _quiet is not None and _quiet.probe is probe:
+            _quiet = None
         _probes = tuple(other for other in _probes if other is not probe)
         for key in [key for key, entry in _by_optimizer.items() if entry[1].probe is probe]:
             del _by_optimizer[key]

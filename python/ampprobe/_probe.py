@@ -15,7 +15,8 @@ from typing import Any, Iterator, Optional, Sequence
 from . import _abi, _describe, _facts, _layers, _layout, _origin, _patches, _replay
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
-from ._group import Group, guarded, loss_value
+from ._group import Group, guarded, loss_value, scale_of
+from ._quiet import Quiet
 
 
 class Probe:
@@ -27,6 +28,7 @@ class Probe:
         self.off = False
         self.reason: Optional[str] = None
         self.spent = 0.0  # seconds of this step that the probe took outside the library
+        self.guards = False  # inside a method whose time is added to it
         self.clip_told = False
         self.expects_scaler = scaler is not None and scaler.is_enabled()
         self.losses = 0
@@ -36,13 +38,12 @@ class Probe:
         self._awaits_backward = 0
         self.micro_batches = 0
         self.backwards = 0  # calls of backward since the beginning
-        self._told_micro_batches = 0
+        self.told_micro_batches = 0
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.RLock()
         self._notes: set[str] = set()
         self._scalers: list = []
-        self._handles: list = []
         self._models = [weakref.ref(model) for model in models]
         self._options = options
         self.world = int(options.get("world", 1))
@@ -57,6 +58,8 @@ class Probe:
         self._names = _describe.parameter_names(models, optimizers)
         self.layers = _layers.Layers(self)
         self.finder = _facts.Finder(self)
+        self.quiet = Quiet(self, int(options.get("every") or 0))
+        self.may_be_quiet = False
         self.groups = [
             (
                 ForeignGroup(self, index, optimizer)
@@ -65,6 +68,7 @@ class Probe:
             )
             for index, optimizer in enumerate(optimizers)
         ]
+        self.may_be_quiet = self.plain_type is not None and [type(g) for g in self.groups] == [Group]
         optimizers = [group.optimizer() for group in self.groups]
         try:
             _patches.register(self)
@@ -86,9 +90,9 @@ class Probe:
         _patches.watch(group, optimizer)
         group.refresh()
         group.plan = self.record.plan(0)
-        self._handles += group.watch()
+        group.watch()
         if group.index == 0:
-            self.begin_step(0, group.plan)
+            self.begin_step(group.plan)
 
     def parameter_name(self, parameter: Any) -> str:
         """The name of a parameter in the record."""
@@ -136,8 +140,7 @@ class Probe:
                 return
             self.expects_scaler = scaler.is_enabled()
             self._awaits_backward += 1
-        self._add_loss(loss_value(outputs))
-        self._look_at_loss(outputs)
+        self._add_loss(outputs, 1.0)
 
     @guarded
     def saw_backward(self, tensors: Any) -> None:
@@ -146,29 +149,36 @@ class Probe:
         if self._awaits_backward:
             self._awaits_backward -= 1
         else:
-            value = loss_value(tensors)
-            self._add_loss(None if value is None else value / self.groups[0].loss_divisor())
-            self._look_at_loss(tensors)
+            self._add_loss(tensors, self.groups[0].loss_divisor())
         if not self._loss_frozen:
             self.micro_batches += 1
-
-    def _look_at_loss(self, outputs: Any) -> None:
-        if self.groups[0].plan & _abi.PLAN_STATE and not self._loss_frozen:
-            self.finder.loss(outputs[0] if isinstance(outputs, (list, tuple)) and outputs else outputs)
 
     def freeze_loss(self) -> None:
         """The loss of this step is known: later evaluations of its closure do not count."""
         self._loss_frozen = True
 
-    def _add_loss(self, value: Optional[float]) -> None:
+    def _add_loss(self, outputs: Any, divisor: float) -> None:
         if self._loss_frozen:
             return
         if self._loss_taken:
             self._loss_taken = False
             self._loss_sum, self.losses, self.micro_batches = None, 0, 0
+        value = self.value_of(outputs)
         if value is not None:
+            value /= divisor
             self._loss_sum = value if self._loss_sum is None else self._loss_sum + value
             self.losses += 1
+        if self.groups[0].plan & _abi.PLAN_STATE:
+            self.finder.loss(outputs[0] if isinstance(outputs, (list, tuple)) and outputs else outputs)
+
+    def value_of(self, outputs: Any) -> Optional[float]:
+        """The value of a loss."""
+        if type(outputs) is not self.plain_type:
+            return loss_value(outputs)
+        try:  # what nearly every loop has
+            return outputs.item()
+        except RuntimeError:  # of several values, on the meta device or inside a transform
+            return None
 
     def take_loss(self) -> Optional[float]:
         """The sum of the losses since the last step: what the gradients are the gradient of."""
@@ -177,29 +187,36 @@ class Probe:
         self._awaits_backward = 0
         if self.finder.targets:
             self.finder.step_ends(self.micro_batches)
-        if self.micro_batches > self._told_micro_batches:
-            self._told_micro_batches = self.micro_batches
-            self.record.set("accumulation", self.micro_batches)
+        if self.micro_batches > self.told_micro_batches:
+            self.tell_micro_batches(self.micro_batches)
         return self._loss_sum
+
+    def tell_micro_batches(self, count: int) -> None:
+        """More micro-batches were added up in a step than in any before."""
+        self.told_micro_batches = count
+        self.record.set("accumulation", count)
+
+    def resume_loss(self, loss: Optional[float], micro_batches: int) -> None:
+        """What is known of a step that began quietly."""
+        self._loss_taken = not micro_batches
+        self._loss_sum, self.losses, self.micro_batches = loss, micro_batches, micro_batches
 
     @guarded
     def after_update(self, scaler: Any) -> None:
         """The scaler has chosen the scale of the next step: steps that used it are over."""
-        scale: Optional[float] = None
         for group in self.groups:
             if group.decided and group.scaler is not None and group.scaler() is scaler:
-                scale = float(scaler.get_scale()) if scale is None else scale
-                group.finish(scale)
+                group.finish(scale_of(scaler))
 
     def settle(self, group: Group) -> None:
         """Before the first gradients are counted: says what precision was found."""
-        if not group.step and group.index == 0:
+        if group.index == 0:
             self._tell_precision()
 
     # -- layers --------------------------------------------------------------------------------------
 
-    def begin_step(self, step: int, plan: int) -> None:
-        """A step begins: hooks stand if the library asks for layers."""
+    def begin_step(self, plan: int) -> None:
+        """A step begins that shows something: hooks stand if the library asks for layers."""
         if not plan & _abi.PLAN_LAYERS or "torch" not in sys.modules or self._options.get("layers") is False:
             return
         models = self.living_models()
@@ -303,7 +320,8 @@ class Probe:
     @guarded
     def loss(self, value: Any) -> None:
         """Gives the loss of this step, where it does not go through torch.autograd.backward."""
-        self._add_loss(loss_value(value))
+        self.quiet.end()
+        self._add_loss(value, 1.0)
 
     def step(self, closure: Any) -> "_replay.Step":
         """A context round one step; `closure` computes its loss again (see _replay)."""
@@ -313,6 +331,7 @@ class Probe:
         """Shows one array of any framework; the step that ends next holds it."""
         if not self.off:
             try:
+                self.quiet.hand_over()
                 see_array(self.record, name, array, role)
             except Exception as error:
                 self.fail(error)
@@ -356,9 +375,9 @@ class Probe:
         self._detach()
 
     def _detach(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self.quiet.on = False
+        for group in getattr(self, "groups", ()):
+            group.unwatch(everything=True)
         self.layers.end()
         _patches.unregister(self)
 
@@ -370,6 +389,7 @@ class Probe:
         atexit.unregister(self.close)
         try:
             if not self.off:
+                self.quiet.end()
                 for group in self.groups:
                     if group.decided or group.stepped:
                         group.finish()

@@ -280,6 +280,7 @@ class Step:
         try:
             self.models = self.probe.living_models()
             if not self.probe.off and self.models:
+                self.probe.quiet.end()
                 self.start = _State(self.models, sys.modules["torch"])
                 self.number = self.probe.groups[0].step
                 self.probe.runs_again = self.probe.world == 1

@@ -628,6 +628,52 @@ static void facts_are_kept_by_name_and_place(void **state) {
     cJSON_Delete(document);
 }
 
+static const cJSON *first_cell(const cJSON *document) {
+    return cJSON_GetArrayItem(ab_json_at(document, "cells"), 0);
+}
+
+/* Steps handed over together are those handed over one by one, in the document and in the journal. */
+static void many_steps_in_one_call(void **state) {
+    (void)state;
+    enum { STEPS = 40 };
+    ampprobe *one = pl_open("{\"budget\": 0}"), *together;
+    char first[PL_PATH], path[PL_PATH + 8];
+    ampprobe_step_facts f[STEPS];
+    snprintf(path, sizeof path, "%s.together", pl_path(first));
+    assert_int_equal(ampprobe_open(path, "{\"budget\": 0}", &together), AMPPROBE_OK);
+    for (int i = 0; i < STEPS; i++) {
+        f[i] = pl_facts(i);
+        f[i].flags = AMPPROBE_HAS_LOSS | AMPPROBE_HAS_SCALE, f[i].loss = 1.0 / (i + 1), f[i].seconds = 0.25;
+        f[i].found_inf = i % 7 == 3, f[i].stepped = !f[i].found_inf;
+        f[i].scale_before = 1024, f[i].scale_after = f[i].found_inf ? 512 : 1024;
+        ampprobe_step_facts same = f[i];
+        assert_int_equal(ampprobe_step(one, &same), AMPPROBE_OK);
+    }
+    REFUSED(ampprobe_steps(together, NULL, 1));
+    REFUSED(ampprobe_steps(together, f, -1));
+    f[9].size = 3; /* one that is wrong: none is taken */
+    REFUSED(ampprobe_steps(together, f, STEPS));
+    f[9].size = sizeof f[9];
+    assert_int_equal(ampprobe_steps(together, f, 15), AMPPROBE_OK);
+    assert_int_equal(ampprobe_steps(together, f + 15, STEPS - 15), AMPPROBE_OK);
+    cJSON *journal = NULL, *expected_document = pl_close(one);
+    assert_int_equal(ab_result_load(path, &journal), AB_OK); /* the document as opened, and the journal */
+    assert_int_equal(ampprobe_close(together), AMPPROBE_OK);
+    cJSON *document = NULL;
+    assert_int_equal(ab_result_load(path, &document), AB_OK);
+    static const char *const parts[] = {"loss", "scale", "skipped_steps"};
+    for (size_t i = 0; i < AB_COUNT_OF(parts); i++) {
+        const cJSON *expected_part = ab_json_at(first_cell(expected_document), parts[i]);
+        assert_non_null(expected_part);
+        assert_true(cJSON_Compare(ab_json_at(first_cell(document), parts[i]), expected_part, true));
+        assert_true(cJSON_Compare(ab_json_at(first_cell(journal), parts[i]), expected_part, true));
+    }
+    cJSON_Delete(expected_document);
+    cJSON_Delete(document);
+    cJSON_Delete(journal);
+    unlink(path);
+}
+
 /* Facts of a run that was killed: those of the snapshot and those since. */
 static void state_and_be_killed(const char *path) {
     ampprobe *p;
@@ -872,6 +918,7 @@ int main(void) {
         cmocka_unit_test(a_killed_run_is_read_to_its_last_step),
         cmocka_unit_test(a_journal_of_another_run_is_not_joined),
         cmocka_unit_test(a_damaged_journal_is_no_danger),
+        cmocka_unit_test(many_steps_in_one_call),
         cmocka_unit_test(facts_are_kept_by_name_and_place),
         cmocka_unit_test(a_killed_run_keeps_its_facts),
         cmocka_unit_test(a_child_writes_nothing),

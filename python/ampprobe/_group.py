@@ -98,8 +98,9 @@ class Group:
         self.unwatch(everything=True)
         optimizer = self.optimizer()
         if optimizer is not None:
-            before, after = self._untraced(self.before_optimizer_step), self._untraced(self.after_optimizer_step)
-            self.hooks = [optimizer.register_step_post_hook(after), optimizer.register_step_pre_hook(before)]
+            after = optimizer.register_step_post_hook(self._untraced(self.after_optimizer_step))
+            before = optimizer.register_step_pre_hook(self._untraced(self.before_optimizer_step))
+            self.hooks = [after, before]
 
     def unwatch(self, everything: bool) -> None:
         """Takes both hooks off, or that before the step."""
@@ -107,7 +108,7 @@ class Group:
             self.hooks.pop().remove()
 
     def _untraced(self, function: Callable) -> Callable:
-        """A hook that torch.compile does not trace; torch.compiler.disable alone costs microseconds in eager."""
+        """A hook that torch.compile does not trace; torch.compiler.disable alone costs time in eager."""
         torch = sys.modules.get("torch")
         if torch is None:
             return function

@@ -8,11 +8,12 @@ The record is complete when the program ends, or at probe.close().
 """
 
 from ._abi import LibraryError, ProbeError
+from . import trainers
 from ._attach import attach
 from ._loop import Loop, loop
 from ._probe import Probe
 
-__all__ = ["LibraryError", "Loop", "Probe", "ProbeError", "attach", "loop", "see", "version"]
+__all__ = ["LibraryError", "Loop", "Probe", "ProbeError", "attach", "loop", "see", "trainers", "version"]
 __version__ = "0.1.0"
 
 

@@ -375,7 +375,8 @@ class Group:
     def after_optimizer_step(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
         """The optimizer's post hook: it was called; a fused one may have skipped all the same."""
         quiet = self.probe.quiet
-        if not (quiet.on and quiet.stepped(plain=not kwargs and len(args) < 2)):
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not (quiet.on and quiet.stepped(plain=closure is None)):
             self._stepped_loudly()
 
     @guarded

@@ -1,7 +1,7 @@
 """Lightning on a run that fails for a reason that people have: fine-tuning with bf16 weights.
 
-`precision="bf16-true"` keeps the weights themselves in bf16, whose numbers lie 0.4 % apart. At a rate of 1e-5 hardly
-an update is that large, and most are lost. `--fix` trains with `bf16-mixed`, whose weights are fp32.
+`precision="bf16-true"` keeps the weights themselves in bf16, whose numbers lie 0.4 % apart. At a rate of 1e-5
+hardly an update is that large, and most are lost. `--fix` trains with `bf16-mixed`, whose weights are fp32.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Hugging Face's Trainer on a run that fails for a reason that people have: a row of nothing but padding.
 
-Sentences of numbers; some are empty, as a tokenizer leaves a blank line. Their attention has no key, its softmax
-is NaN, and so are all weights after the step. The log says "loss: 0": the Trainer replaces NaN before it logs.
-`--fix` leaves empty sentences out.
+Sentences of numbers, one of which is empty, as a tokenizer leaves a blank line. Its attention has no key, its
+softmax is NaN, and so are all weights after the step. The log says "loss: 0": the Trainer replaces NaN before
+it logs. `--fix` has no empty sentence.
 """
 
 import sys

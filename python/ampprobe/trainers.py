@@ -1,10 +1,10 @@
 """Callbacks of trainers that own the loop: transformers' Trainer and Lightning.
 
-    trainer = transformers.Trainer(..., callbacks=[ampprobe.trainers.hugging_face(out="run.ampprobe.json")])
-    trainer = lightning.Trainer(..., callbacks=[ampprobe.trainers.lightning(out="run.ampprobe.json")])
+    transformers.Trainer(..., callbacks=[ampprobe.trainers.hugging_face(out="run.ampprobe.json")])
+    lightning.Trainer(..., callbacks=[ampprobe.trainers.lightning(out="run.ampprobe.json")])
 
-Options are those of ampprobe.attach. A callback attaches when training begins, closes when it ends, and states
-the losses that the trainer logs, which need not be those of the steps (Trainer replaces NaN before it logs).
+Options are those of ampprobe.attach. A callback attaches when training begins, closes when it ends, and says
+which losses the trainer logs, which need not be those of the steps (Trainer replaces NaN before it logs).
 """
 
 from __future__ import annotations

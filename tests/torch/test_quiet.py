@@ -100,7 +100,7 @@ class Quiet(unittest.TestCase):
         self.assertEqual(len(loop.probe.record.checks), len(checked))  # which overflowed, at every skip
 
     def test_without_a_scaler(self):
-        for options in ({}, {"closure": None}):  # accelerate gives the optimizer's step a closure that is None
+        for options in ({}, {"closure": None}):  # accelerate hands a closure on that is None
             with self.subTest(options):
                 loop, quiet = Loop(scaled=False, **options), 0
                 for _ in range(40):

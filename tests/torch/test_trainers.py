@@ -104,6 +104,53 @@ class Trainers(unittest.TestCase):
                 self.assertLessEqual({"weight_gradient", "activation_gradient"}, kinds)
                 self.assertEqual(cell["level"], "O0" if name == "fp32" else "torch:autocast")
 
+    def facts(self):
+        """Names of the facts in the record, with their last values."""
+        with open(self.path, encoding="utf-8") as file:
+            return {fact["name"]: fact["last"] for fact in json.load(file)["probe"].get("facts", ())}
+
+    @unittest.skipIf(transformers is None, "transformers is not installed")
+    def test_the_callback_of_hugging_face_states_what_is_logged(self):
+        arguments = transformers.TrainingArguments(
+            self.folder, use_cpu=True, logging_steps=2, report_to=[], disable_tqdm=True, save_strategy="no",
+            max_steps=6,
+        )  # fmt: skip
+        callback = ampprobe.trainers.hugging_face(out=self.path, every=1)
+        trainer = transformers.Trainer(Net(), arguments, train_dataset=rows(), callbacks=[callback])
+        with stderr():
+            trainer.train()
+        logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        self.assertEqual(self.cell()["steps_applied"], 6)
+        self.assertEqual(self.facts()["logged_loss"], float(logged[-1]))
+
+    @unittest.skipIf(lightning is None, "lightning is not installed")
+    def test_the_callback_of_lightning_states_what_is_logged(self):
+        class Module(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.net, self.losses = Net(), []
+
+            def training_step(self, batch, _):
+                loss = self.net(batch["inputs"], batch["labels"])["loss"]
+                self.losses.append(loss.item())
+                self.log("train_loss", loss)
+                return loss
+
+            def configure_optimizers(self):
+                return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+        module = Module()
+        with stderr():
+            trainer = lightning.Trainer(
+                max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
+                log_every_n_steps=4,
+                enable_progress_bar=False, enable_model_summary=False,
+                callbacks=[ampprobe.trainers.lightning(out=self.path, every=1)],
+            )  # fmt: skip
+            trainer.fit(module, torch.utils.data.DataLoader(rows(), batch_size=8))
+        self.assertEqual(self.cell()["steps_applied"], 12)
+        self.assertAlmostEqual(self.facts()["logged_loss"], module.losses[-1], places=6)
+
     def lightning_run(self, probed, precision, clip=None, accumulate=1, scale=2.0**22):
         class Module(lightning.LightningModule):
             def __init__(self):

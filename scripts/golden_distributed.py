@@ -7,6 +7,7 @@ Run by hand with PyTorch 2.11 (CPU), transformers, DeepSpeed 0.19 and megatron-c
 
 dcp/          torch.distributed.checkpoint of two processes: rows, columns and whole tensors, objects
 dcp_one/      the same of one process: rows, columns are no boxes
+tiny/         the weights of golden_checkpoints.py's tiny.* in the same way: for tests/golden/tiny.json
 sharded/      transformers' save_pretrained in several files of safetensors, with the index
 sharded_bin/  the same tensors in files of torch.save, with an index
 zero1/ zero2/ zero3/  DeepSpeed's engine with two processes, fp16
@@ -75,6 +76,21 @@ def dcp(rank, world, port, folder):
         truth["optimizer.state.w.exp_avg_sq"] = whole["w"] ** 2
         truth["optimizer.state.w.step"] = torch.tensor(7.0)
         save_file(truth, folder / "truth" / "dcp.safetensors")
+    dist.destroy_process_group()
+
+
+def tiny(rank, world, port, folder):
+    import torch.distributed.checkpoint as checkpoint
+    from golden_checkpoints import Tiny
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    start(rank, world, port)
+    torch.manual_seed(2)
+    mesh = init_device_mesh("cpu", (world,))
+    state = {name: distribute_tensor(t, mesh, [Shard(t.ndim - 1)]) if t.ndim else t
+             for name, t in Tiny().state_dict().items()}
+    checkpoint.save({"model": state}, checkpoint_id=folder / "tiny")
     dist.destroy_process_group()
 
 
@@ -178,6 +194,7 @@ def main():
         (folder / "truth").mkdir()
         spawn(dcp, 2, folder)
         spawn(dcp, 1, folder)
+        spawn(tiny, 2, folder)
         sharded(folder)
         for stage in (1, 2, 3):
             spawn(zero, 2, folder, stage)

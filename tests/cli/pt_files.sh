@@ -63,6 +63,9 @@ names=$("$AMPBENCH" inspect "$files/tiny.pth" --json - | grep -o '^{"name":"[^"]
 train "$work/shards" shards
 checks=$((checks + 1))
 cmp -s "$work/npz.txt" "$work/shards.txt" || fail "--init: shards give other losses"
+train "$work/tiny" dcp
+checks=$((checks + 1))
+cmp -s "$work/npz.txt" "$work/dcp.txt" || fail "--init: a distributed checkpoint gives other losses"
 for set in dcp sharded sharded/model.safetensors.index.json zero2 zero3; do
     run inspect "$work/$set"
     expect_rc 0 "inspect $set"

@@ -90,7 +90,10 @@ class Quiet:
             self.tensor = self.scale = self.tracker = None
             self.probe.groups[0].watch()
             self.probe.resume_loss(self.loss, self.losses)
-            self.hand_over()
+            try:
+                self.hand_over()
+            except Exception as error:
+                self.probe.fail(error)
 
     def hand_over(self) -> int:
         """The steps so far go to the library, which says what the next one should show."""
@@ -109,7 +112,7 @@ class Quiet:
 
     def saw_loss(self, scaler: Any, outputs: Any) -> None:
         """A scaler is about to scale a loss."""
-        if self.scaler is None or scaler._scale is not self.tensor:
+        if self.scaler is None or getattr(scaler, "_scale", None) is not self.tensor:
             if scaler.is_enabled():
                 self.end()
                 self.probe.saw_loss(scaler, outputs)

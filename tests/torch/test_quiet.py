@@ -178,6 +178,29 @@ class Quiet(unittest.TestCase):
             self.assertIsNone(one.probe.reason)
             self.assertEqual(one.probe.record.of("scale_before"), one.befores)
 
+    def test_a_failure_never_reaches_the_loop(self):
+        def fails(facts, count):
+            raise _abi.ProbeError("no room", _abi.OUTPUT)
+
+        for ends in ("by itself", "by another loop"):
+            with self.subTest(ends):
+                loop = Loop()
+                self.addCleanup(loop.probe.close)
+                for _ in range(200):
+                    if loop.probe.quiet.steps:  # not handed over
+                        break
+                    loop.step()
+                self.assertTrue(loop.probe.quiet.on)
+                loop.probe.record.end_steps = fails
+                with settings.stderr() as said:
+                    for _ in range(64 if ends == "by itself" else 0):
+                        loop.step()
+                    loop.model(torch.randn(3, 4)).sum().backward()  # of no scaled loss
+                self.assertIn("no room", said.getvalue())
+                self.assertIn("no room", loop.probe.reason)
+                self.assertIsNone(_patches._quiet)
+                loop.probe.close()
+
     def test_closures_are_never_quiet(self):
         loop = Loop(scaled=False)
         for _ in range(20):

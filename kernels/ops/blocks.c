@@ -119,11 +119,11 @@ static const uint16_t *image_codes(const ab_tensor *tensor, int64_t i) {
 }
 
 static bool map_codes(const image_job *job, int64_t image) {
+    if (!job->bits) return false;
     const int mantissa = job->dst->format->precision - 1;
     const uint16_t infinity = (uint16_t)(0x7fffu >> mantissa << mantissa);
     uint16_t *out = (uint16_t *)job->dst->data + image * image_count(job->dst);
-    return job->bits &&
-           job->bits(job->self, infinity, out, image_codes(job->a, image), image_codes(job->b, image));
+    return job->bits(job->self, infinity, out, image_codes(job->a, image), image_codes(job->b, image));
 }
 
 static void map_image(void *argument, int64_t image, int thread) {

@@ -50,8 +50,8 @@ static ab_status fill(ab_tensor *tensor, int64_t side, const ab_format *format) 
     float *values = malloc((size_t)n * sizeof *values);
     *tensor = (ab_tensor){
         .shape = {.ndim = 2, .dim = {side, side}}, .format = format, .device = &ab_device_cpu, .id = -1};
-    ab_status status = values ? allocate(ab_format_bytes(format, n), &tensor->data)
-                              : ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    if (!values) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    ab_status status = allocate(ab_format_bytes(format, n), &tensor->data);
     for (int64_t i = 0; i < n && status == AB_OK; i++) values[i] = (float)(i % 17 - 8) / 64.0f;
     if (status == AB_OK) ab_narrow(tensor->data, format, values, n);
     free(values);

@@ -192,7 +192,7 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
         }
         if (p != AB_TIMED_SUMS) count_elementary(t->plan, node, op, p == AB_TIMED_BACKWARD, row.elementary);
         if (row.kind == AB_PROFILE_OP) row.run = implementation(t, n, (ab_timed_pass)p);
-        if (row.kind == AB_PROFILE_OP && is_product(op->op)) row.product = format;
+        if (op && row.kind == AB_PROFILE_OP && is_product(op->op)) row.product = format;
         add_row(t, row);
     }
 }

@@ -18,9 +18,11 @@ mount -t proc proc "$root/proc" 2>/dev/null && trap 'umount "$root/proc"; rm -rf
 # inside NAME: runs standard input in the root, as a runner does.
 inside() {
     rc=0
+    cat >"$root/steps.sh"
     chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
         DEBIAN_FRONTEND=noninteractive AMPBENCH_REPOSITORY=file:///src AMPBENCH_VERSION=main \
-        OPTIONS="$options" CI_RUNNER_ID=1 bash -e -c 'cd /job && . /dev/stdin' >"$work/$1.log" 2>&1 || rc=$?
+        OPTIONS="$options" CI_RUNNER_ID=1 bash -e -c 'cd /job && . /steps.sh' >"$work/$1.log" 2>&1 \
+        </dev/null || rc=$?
     checks=$((checks + 1))
     [ "$rc" = 0 ] || fail "$1: exit status $rc: $(tail -5 "$work/$1.log")"
 }
@@ -66,10 +68,11 @@ fi
 inside others <<'END'
 apt-get install -y -q --no-install-recommends /opt/ampbench/build/package/*.deb python3
 gcc -o loop /usr/share/doc/libampprobe-dev/examples/mlp_probe.c -lampprobe -lm
-./loop
+ldd loop | grep libampprobe.so.1
+./loop 2>said && exit 1 # it wants a data set
+grep -q "^usage: mlp_probe" said
 python3 -c 'import ampprobe; print(ampprobe.version())'
-man=$(dpkg -L ampbench | grep man1/ampbench.1.gz)
-[ -s "$man" ] || dpkg -L ampbench | grep -q man1
+dpkg -L ampbench | grep man1/ampbench.1
 apt-get purge -y -q ampbench libampprobe1 libampprobe-dev python3-ampprobe
 END
 left=$(cd "$root" && find usr etc var/lib/dpkg/info -name '*ampbench*' -o -name '*ampprobe*')

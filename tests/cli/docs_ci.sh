@@ -33,6 +33,23 @@ gitlab() {
 }
 options() { sed -n 's/^ *OPTIONS: //p' "$folder/$1"; }
 
+# Without the address of ampbench the lines that install say so, and do nothing else.
+awk '/^ +run: >-$/ { on = 1; next } on && /^ +- / { on = 0 } on { print }' "$folder/github-actions.yml" |
+    tr '\n' ' ' >install-github.sh
+awk '/^  before_script:$/ { on = 1; next } on && !/^    - / { on = 0 } on { sub(/^    - /, ""); print }' \
+    "$folder/gitlab-ci.yml" >install-gitlab.sh
+for name in github gitlab; do
+    checks=$((checks + 1))
+    grep -q scripts/package install-$name.sh || fail "$name: nothing is installed"
+    bash -n install-$name.sh || fail "$name: the lines that install are no shell"
+done
+# only up to the first command that would change something
+for line in "$(sed 's/ && .*//' install-github.sh)" "$(grep 'echo ' install-gitlab.sh)"; do
+    checks=$((checks + 1))
+    ! env -u AMPBENCH_REPOSITORY bash -c "$line" >log 2>&1 || fail "no address, and went on: $line"
+    expect_text log "AMPBENCH_REPOSITORY: set this variable" "no address"
+done
+
 # job NAME STATUS WHAT: runs a job in its folder as the runner does.
 job() {
     rc=0

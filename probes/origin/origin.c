@@ -94,7 +94,7 @@ static void remember(ab_origin *o, const ab_tensor *tensor, const ab_origin_know
 static void look_at(ab_origin *o, const ab_tensor *const *read, int reads, ab_origin_known *in,
                     const ab_tensor *const *wrote, int writes, ab_origin_known *out) {
     enum { MOST_TENSORS = 4 * (AB_MAX_INPUTS + AB_MAX_PARAMS) + 4 };
-    const ab_tensor *tensor[MOST_TENSORS];
+    const ab_tensor *tensor[MOST_TENSORS] = {NULL};
     ab_origin_known *about[MOST_TENSORS];
     ab_tensor_extremes found[MOST_TENSORS];
     int n = 0;

@@ -51,7 +51,7 @@ static ab_status predict(const fit *f, int64_t batch, int64_t *bytes) {
     ab_plan *plan = NULL;
     const ab_cell_config settings = settings_of(f, batch);
     AB_TRY(ab_cell_compile(&settings, &plan));
-    *bytes = ab_memory_needed(plan) + f->workspace + f->workspace_step * (batch - 1);
+    *bytes = ab_memory_needed(&settings, plan) + f->workspace + f->workspace_step * (batch - 1);
     ab_plan_destroy(plan);
     return AB_OK;
 }

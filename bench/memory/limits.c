@@ -265,7 +265,17 @@ static int64_t sum(const int64_t bytes[AB_MEM_CATEGORY_COUNT]) {
     return total;
 }
 
-int64_t ab_memory_needed(const ab_plan *plan) { return sum(plan->bytes); }
+static void needed_by_category(const ab_cell_config *config, const ab_plan *plan,
+                               int64_t bytes[AB_MEM_CATEGORY_COUNT]) {
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
+        bytes[c] = plan->bytes[c] + ab_cell_rank_bytes(config, plan, (ab_mem_category)c, 0);
+}
+
+int64_t ab_memory_needed(const ab_cell_config *config, const ab_plan *plan) {
+    int64_t bytes[AB_MEM_CATEGORY_COUNT];
+    needed_by_category(config, plan, bytes);
+    return sum(bytes);
+}
 
 /* Whether a batch would fit, workspace included. A batch that cannot be planned does not. */
 static bool fits(const ab_memory_limit *limit, const ab_cell_config *config, int64_t batch) {
@@ -298,29 +308,32 @@ static bool could_recompute(const ab_net *net) {
     return false;
 }
 
-static ab_mem_category largest_of(const ab_plan *plan) {
+static ab_mem_category largest_of(const int64_t bytes[AB_MEM_CATEGORY_COUNT]) {
     int most = 0;
     for (int c = 1; c < AB_MEM_CATEGORY_COUNT; c++)
-        if (plan->bytes[c] > plan->bytes[most]) most = c;
+        if (bytes[c] > bytes[most]) most = c;
     return (ab_mem_category)most;
 }
 
 ab_status ab_memory_check(const ab_memory_limit *limit, const ab_cell_config *config, const ab_plan *plan,
                           const char *id) {
-    const int64_t needed = ab_memory_needed(plan);
+    int64_t bytes[AB_MEM_CATEGORY_COUNT];
+    needed_by_category(config, plan, bytes);
+    const int64_t needed = sum(bytes);
     char remedy[192] =
         "not even a batch of 1 fits: take a smaller network, --optimizer sgd or --optimizer-state half";
     if (needed <= limit->left) return AB_OK;
-    const ab_mem_category most = largest_of(plan);
+    const ab_mem_category most = largest_of(bytes);
     const int64_t batch = fitting_batch(limit, config);
     if (batch > 0)
         ab_text_show(remedy, sizeof remedy, "--batch %" PRId64 " fits (now %" PRId64 ")", batch,
                      config->batch);
+    if (config->recipe.ranks.count > 1) ab_text_append(remedy, sizeof remedy, ", or fewer --ranks");
     if (could_recompute(config->net)) ab_text_append(remedy, sizeof remedy, ", or try --recompute all");
     return ab_fail(
         AB_NO_MEMORY,
         "%s: the tensors of its plan need %.1f MiB (most: %s, %.1f MiB), %.1f MiB are left: %s; %s; "
         "--no-memory-check starts it all the same",
-        id, (double)needed / mib, ab_mem_category_name(most), (double)plan->bytes[most] / mib,
+        id, (double)needed / mib, ab_mem_category_name(most), (double)bytes[most] / mib,
         (double)limit->left / mib, limit->text, remedy);
 }

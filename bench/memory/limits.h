@@ -40,7 +40,7 @@ int64_t ab_memory_kills(const char *root);
 void ab_memory_limit_of(const char *root, const ab_device *device, ab_memory_limit *limit);
 
 /* Bytes of a plan's tensors. */
-int64_t ab_memory_needed(const ab_plan *plan);
+int64_t ab_memory_needed(const ab_cell_config *config, const ab_plan *plan);
 
 /* AB_NO_MEMORY if the tensors of `plan`, made from `config`, need more than `limit` leaves. The message has
  * both numbers, the limit and what to change. `id`: the cell's. */

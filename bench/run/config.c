@@ -346,15 +346,35 @@ static ab_status check_library_sum(const ab_options *options, ab_reduction *redu
                          reduction->scheme->name, reduction->wire->name);
 }
 
+static bool has_batch_norm(const ab_net *net) {
+    for (int i = 0; i < net->ops; i++)
+        if (net->op[i].op->batch_norm) return true;
+    return false;
+}
+
+static ab_status take_sync_bn(const ab_options *options, const ab_net *net, ab_sync_form *form) {
+    static const char *const forms[] = {"torch", "apex"};
+    const char *text = options->text[AB_OPTION_sync_bn], *near;
+    if (!text) return AB_OK;
+    for (size_t i = 0; i < AB_COUNT_OF(forms); i++)
+        if (strcmp(text, forms[i]) == 0) *form = (ab_sync_form)(AB_SYNC_TORCH + i);
+    near = ab_nearest(text, forms, AB_COUNT_OF(forms));
+    if (!*form)
+        return ab_fail(AB_USAGE, "--sync-bn: expected torch or apex, found '%s'%s%s%s", text,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return has_batch_norm(net) ? AB_OK : ab_fail(AB_USAGE, "--sync-bn: %s has no batch norm", net->name);
+}
+
 static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
-    static const ab_option_id of_ranks[] = {AB_OPTION_ddp, AB_OPTION_reduce, AB_OPTION_reduce_dtype,
-                                            AB_OPTION_divide, AB_OPTION_bucket_mb};
+    static const ab_option_id of_ranks[] = {AB_OPTION_ddp,    AB_OPTION_reduce,    AB_OPTION_reduce_dtype,
+                                            AB_OPTION_divide, AB_OPTION_bucket_mb, AB_OPTION_sync_bn};
     ab_rank_recipe *ranks = &config->recipe.ranks;
     char name[AB_OPTION_NAME];
     double mebibytes = 25;
     AB_TRY(take_rank_count(options, &ranks->count));
     AB_TRY(take_reduction(options, &ranks->reduction));
     AB_TRY(check_library_sum(options, &ranks->reduction));
+    AB_TRY(take_sync_bn(options, config->net, &ranks->sync_bn));
     AB_TRY(parse_real(options, AB_OPTION_bucket_mb, 0x1p-20, 0x1p20, &mebibytes));
     ranks->bucket_bytes = mebibytes * 0x1p20;
     for (size_t i = 0; i < AB_COUNT_OF(of_ranks); i++)

@@ -139,6 +139,7 @@ static void add_ranks(ab_digest *digest, const ab_rank_recipe *ranks) {
     add_text(digest, "wire", ranks->reduction.wire ? ranks->reduction.wire->name : "as-is");
     add_text(digest, "divide", ab_reduction_divide_text(&ranks->reduction, text));
     add_number(digest, "bucket_bytes", ranks->bucket_bytes);
+    if (ranks->sync_bn) add_integer(digest, "sync_bn", ranks->sync_bn);
 }
 
 static void add_recipe(ab_digest *digest, const ab_recipe *recipe) {

@@ -146,6 +146,8 @@ static void add_ranks(cJSON *object, const ab_rank_recipe *ranks) {
     cJSON_AddStringToObject(item, "wire", ranks->reduction.wire ? ranks->reduction.wire->name : "as-is");
     cJSON_AddStringToObject(item, "divide", ab_reduction_divide_text(&ranks->reduction, text));
     cJSON_AddNumberToObject(item, "bucket_bytes", ranks->bucket_bytes);
+    if (ranks->sync_bn)
+        cJSON_AddStringToObject(item, "sync_bn", ranks->sync_bn == AB_SYNC_APEX ? "apex" : "torch");
 }
 
 static void add_recipe(cJSON *object, const ab_run_config *config, const ab_options *options) {

@@ -306,7 +306,7 @@ static void note_memory_failure(run *r, const ab_cell_spec *cell, const char *re
     ab_memory_limit_of("", r->config.device, &limit);
     ab_text_show(r->memory_failure, sizeof r->memory_failure,
                  "%s: %s; its plan has %" PRId64 " bytes of tensors, %" PRId64 " bytes are left: %s",
-                 cell->id, reason, ab_memory_needed(plan), limit.left, limit.text);
+                 cell->id, reason, ab_memory_needed(&settings, plan), limit.left, limit.text);
     ab_plan_destroy(plan);
 }
 
@@ -753,7 +753,7 @@ static ab_status print_machine(const run *r, const char *id) {
     cJSON_AddStringToObject(line, "run", id);
     cJSON_AddStringToObject(line, "class", class);
     cJSON_AddNumberToObject(line, "threads", r->config.threads);
-    if (getenv("SLURMD_NODENAME")) cJSON_AddStringToObject(line, "node", getenv("SLURMD_NODENAME"));
+    if (getenv("SLURMD_NODENAME")) cJSON_AddStringToObject(line, "name", getenv("SLURMD_NODENAME"));
     cJSON_AddItemReferenceToObject(line, "generator", generator);
     cJSON_AddItemReferenceToObject(line, "environment", machine);
     cJSON_AddItemReferenceToObject(line, "comparability_key",

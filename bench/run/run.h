@@ -56,7 +56,7 @@ AB_MUST_CHECK ab_status ab_run(int argc, char *const *argv, const ab_run_driver 
  * cells ("0-9,14"), identity (ab_run_work), interval of probed steps, processes that share the processors, id
  * of the run, "watch" (end with standard input) or "-"; then options. Writes lines of JSON to standard
  * output:
- * {"schema": "ampbench-part", "run", "generator", "environment", "comparability_key", "class"}, then those of
+ * {"schema": "ampbench-part", "run", "class", ...}, then those of
  * a journal (reports/record/journal.h) with the numbers of the whole run, or {"error"}. */
 enum { AB_PART_ARGS = 7 };
 AB_MUST_CHECK ab_status ab_run_part(int argc, char *const *argv);

@@ -123,14 +123,21 @@ char *ab_part_text(const ab_part *part) {
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
+/* A member of a part's line; NULL if it is missing. */
+static const cJSON *member(const cJSON *line, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(line, key);
+}
+
 static ab_status take_record(ab_parts *parts, ab_part *part, cJSON *line) {
     int cell;
+    const char *error = cJSON_GetStringValue(member(line, "error")),
+               *node = cJSON_GetStringValue(member(line, "name"));
+    const cJSON *of = member(line, "cell");
     if (strcmp(ab_json_text(line, "schema", ""), "ampbench-part") == 0)
-        return ab_run_take_machine(parts->work, ab_json_text(line, "node", part->who), line, &part->machine);
-    const char *error = ab_json_text(line, "error", NULL);
+        return ab_run_take_machine(parts->work, node ? node : part->who, line, &part->machine);
     if (error) ab_text_show(part->reason, sizeof part->reason, "%s", error);
-    if (error || part->machine < 0 || !cJSON_HasObjectItem(line, "cell")) return AB_OK;
-    const double number = ab_json_number(line, "cell", -1);
+    if (error || part->machine < 0 || !cJSON_IsNumber(of)) return AB_OK;
+    const double number = of->valuedouble;
     if (number >= 0 && number < parts->work->cells && ab_run_is_done(parts->work, (int)number)) return AB_OK;
     return ab_run_take_line(parts->work, line, part->machine, &cell);
 }

@@ -9,6 +9,7 @@
 #include "bench/train/optim/groups.h"
 #include "bench/train/schedule/schedule.h"
 #include "kernels/collective/collective.h"
+#include "kernels/ops/op.h"
 
 AB_BEGIN_DECLS
 
@@ -17,6 +18,8 @@ typedef struct ab_rank_recipe {
     int64_t count;          /* ranks, each with batches of its own; 0 means 1: no reduction */
     ab_reduction reduction; /* wire NULL: each gradient's own format */
     double bucket_bytes;
+    ab_sync_form
+        sync_bn; /* batch norms share statistics over ranks as a framework's; AB_SYNC_NONE: each its own */
 } ab_rank_recipe;
 
 typedef struct ab_recipe {

@@ -60,7 +60,8 @@ AB_BEGIN_DECLS
     FIELD(ab_exec, observer, seed)                                                                           \
     FIELD(ab_exec, seed, step)                                                                               \
     FIELD(ab_exec, step, device_step)                                                                        \
-    LAST(ab_exec, device_step)                                                                               \
+    FIELD(ab_exec, device_step, sync)                                                                        \
+    LAST(ab_exec, sync)                                                                                      \
     FIRST(ab_op_io, op)                                                                                      \
     FIELD(ab_op_io, op, attrs)                                                                               \
     FIELD(ab_op_io, attrs, state)                                                                            \

@@ -91,6 +91,19 @@ typedef enum ab_cpu_path {
     AB_PATH_REFERENCE /* portable C, no library */
 } ab_cpu_path;
 
+/* Batch norm over several ranks, as one of two frameworks computes it (norm/norm_sync.h). */
+typedef enum ab_sync_form { AB_SYNC_NONE, AB_SYNC_TORCH, AB_SYNC_APEX } ab_sync_form;
+
+typedef struct ab_norm_sync {
+    ab_sync_form form;
+    int ranks;
+    bool updates; /* this rank's forward pass updates the running statistics: of several with the same, one
+                     does */
+    /* Every rank calls it with n floats. *all: [ranks][n], valid until the next call. */
+    ab_status (*gather)(void *context, const float *own, int64_t n, const float **all);
+    void *context;
+} ab_norm_sync;
+
 /* Execution context of a kernel. One per cell; the step loop changes training, observer and step. */
 typedef struct ab_exec {
     void *workspace; /* fp32 scratch shared by all ops of the plan, 64-byte aligned */
@@ -105,6 +118,7 @@ typedef struct ab_exec {
     uint64_t seed;
     uint32_t step;
     const int64_t *device_step; /* device address of the step number; NULL: `step` */
+    const ab_norm_sync *sync;   /* of training batch norms; NULL: each rank has its own statistics */
 } ab_exec;
 
 /* One instance of an op in a plan. Absent tensors are NULL. */

@@ -52,9 +52,10 @@ int ab_machines_classes(const ab_machines *machines) {
 
 const char *ab_machine_text(const cJSON *machine, char *text, size_t size) {
     char name[60], cpu[80], isa[24];
+    const char *model = ab_json_text(machine, "cpu_model", NULL);
     const double threads = ab_json_number(machine, "threads", 0);
     ab_text_clean(name, sizeof name, ab_json_text(machine, "name", "?"));
-    ab_text_clean(cpu, sizeof cpu, ab_json_text(machine, "cpu_model", "?"));
+    ab_text_clean(cpu, sizeof cpu, model ? model : "unknown CPU");
     ab_text_clean(isa, sizeof isa, ab_json_text(machine, "isa", "?"));
     ab_text_show(text, size, "%s (%s, %s, %.0f thread%s)", name, cpu, isa, threads, threads == 1 ? "" : "s");
     return text;

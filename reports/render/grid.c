@@ -325,6 +325,9 @@ static void append_reduction(const cJSON *reduction, char *text, size_t size) {
                    clean(reduction, "reduce", "?", order, sizeof order),
                    clean(reduction, "wire", "?", wire, sizeof wire),
                    clean(reduction, "divide", "?", divide, sizeof divide));
+    if (ab_json_at(reduction, "sync_bn"))
+        ab_text_append(text, size, ", batch norms synchronised as %s's",
+                       clean(reduction, "sync_bn", "?", order, sizeof order));
 }
 
 /* Adds one line on further parts of the training step, if there are any. */

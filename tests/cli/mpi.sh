@@ -24,6 +24,9 @@ refused() {
 }
 refused "start it as: mpirun -n 4 ampbench --ranks mpi" --ranks mpi --out "$work/none.json"
 refused "only \`ampbench run\` trains" plan --ranks mpi
+refused "did you mean 'torch'" --ranks 2 --sync-bn torhc --out "$work/none.json"
+refused "mlp has no batch norm" --ranks 2 --net mlp --sync-bn torch --out "$work/none.json"
+refused "nothing is reduced; give --ranks N" --net resnet8 --sync-bn torch --out "$work/none.json"
 refused "give --ranks mpi" --ranks 2 --reduce mpi-allreduce --out "$work/none.json"
 PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused "that of MPICH: there is no libampbench_mpi_mpich.so" \
     --ranks mpi --out "$work/none.json"
@@ -80,6 +83,25 @@ fi
 same "$last" 3 --reduce hierarchical:2 --reduce-dtype bf16 --divide post
 same "$last" 4 --reduce tree --reduce-dtype fp16 --gradient-accumulation-steps 2
 same "$first" 7 --reduce exact --divide 8
+# Batch norms with the statistics of all ranks: processes exchange what simulated ranks merge.
+cat >"$work/bn.json" <<'END'
+{"format": "ampbench-net-1", "name": "bn", "text": "a perceptron with batch norms",
+ "input": {"height": 28, "width": 28, "channels": 1},
+ "ops": [
+  {"name": "flat", "op": "flatten"},
+  {"name": "fc1", "op": "linear", "out_features": 16}, {"name": "bn1", "op": "batch_norm1d"},
+  {"name": "relu1", "op": "relu"}, {"name": "fc2", "op": "linear", "out_features": 16},
+  {"name": "bn2", "op": "batch_norm1d"}, {"name": "fc3", "op": "linear", "out_features": 10},
+  {"name": "loss", "op": "cross_entropy"}]}
+END
+for form in torch apex; do
+    same "$last" 3 --net "$work/bn.json" --sync-bn $form
+    cp "$work/simulated.json" "$work/$form.json"
+done
+expect_text "$work/out" "batch norms" "the table says how batch norms are synchronised"
+run "${common[@]}" --net "$work/bn.json" --ranks 3 --out "$work/local.json"
+checks=$((checks + 1))
+[ "$(digests "$work/torch.json")" != "$(digests "$work/local.json")" ] || fail "--sync-bn changes nothing"
 same "$last" 2 --reduce alltoall --reduce-dtype bf16 --levels O0
 follows_schema "$work/mpi.json" "a record of MPI ranks"
 expect_text "$work/out" "2 ranks, processes of MPI" "the table says what the ranks were"

@@ -53,6 +53,11 @@ AB_MUST_CHECK ab_status ab_cell_compile(const ab_cell_config *config, ab_plan **
 AB_MUST_CHECK ab_status ab_cell_planned(const ab_cell_config *config, ab_plan **plan,
                                         int64_t bytes[AB_MEM_CATEGORY_COUNT]);
 
+/* Bytes that ranks add to a category of a plan: their gradients, and replicas for --sync-bn. workspace: bytes
+ * of one rank's ops. */
+int64_t ab_cell_rank_bytes(const ab_cell_config *config, const ab_plan *plan, ab_mem_category category,
+                           int64_t workspace);
+
 /* The exact bytes of the ops' workspace for a plan of such a cell: prepares every op, which may take seconds,
  * but allocates none of its memory. */
 AB_MUST_CHECK ab_status ab_cell_workspace(const ab_cell_config *config, const ab_plan *plan, int64_t *bytes);

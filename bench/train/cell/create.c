@@ -1,6 +1,7 @@
 /* Creates a cell's parts in the order of their dependencies, and frees them. */
 #include "bench/train/cell/parts.h"
 #include "bench/train/cell/step.h"
+#include "bench/train/cell/sync.h"
 #include "bench/train/cell/window.h"
 #include "bench/train/init/initial_weights.h"
 #include "bench/train/memory/memory.h"
@@ -76,6 +77,7 @@ static ab_status build(ab_cell *cell) {
     AB_TRY(ab_observation_init(&cell->observation, &cell->memory, config->optimizer));
     AB_TRY(make_update(cell));
     AB_TRY(make_walk(cell));
+    AB_TRY(ab_sync_init(cell));
     start_scalers(cell);
     AB_TRY(set_initial_weights(cell));
     AB_TRY(ab_layer_scales_create(&cell->memory, &cell->position, &cell->scalers.scaler[0].config,
@@ -100,6 +102,7 @@ void ab_cell_destroy(ab_cell *cell) {
     if (!cell) return;
     ab_step_window_stop(cell);
     ab_layer_scales_destroy(cell->layers);
+    ab_sync_fini(cell);
     ab_walk_fini(&cell->walk);
     ab_weight_update_fini(&cell->update);
     ab_rank_gradients_fini(&cell->ranks);
@@ -144,6 +147,13 @@ ab_status ab_cell_workspace(const ab_cell_config *config, const ab_plan *plan, i
     return measure(config, plan, true, bytes);
 }
 
+int64_t ab_cell_rank_bytes(const ab_cell_config *config, const ab_plan *plan, ab_mem_category category,
+                           int64_t workspace) {
+    const ab_recipe *recipe = &config->recipe;
+    return ab_sync_bytes(plan, &recipe->ranks, category, workspace) +
+           ab_rank_gradients_bytes(plan, recipe, category);
+}
+
 ab_status ab_cell_planned(const ab_cell_config *config, ab_plan **plan,
                           int64_t bytes[AB_MEM_CATEGORY_COUNT]) {
     ab_plan *made = NULL;
@@ -155,6 +165,8 @@ ab_status ab_cell_planned(const ab_cell_config *config, ab_plan **plan,
     AB_TRY_GOTO(ab_initial_weights_check(config->init_file, config->init_map, made));
     for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) bytes[c] = made->bytes[c];
     bytes[AB_MEM_workspace] += workspace;
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
+        bytes[c] += ab_cell_rank_bytes(config, made, (ab_mem_category)c, workspace);
     *plan = made;
     made = NULL;
 out:

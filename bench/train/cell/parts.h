@@ -34,6 +34,7 @@ struct ab_cell {
     ab_loss_scalers scalers;
     ab_gradients gradients;
     ab_rank_gradients ranks;
+    struct ab_sync *sync; /* owned; NULL: batch norms are not synchronised */
     ab_weight_update update;
     struct ab_step_window *window; /* owned; NULL: the host decides every step */
 };

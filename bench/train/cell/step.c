@@ -2,6 +2,7 @@
 #include "bench/train/cell/step.h"
 
 #include "bench/train/cell/parts.h"
+#include "bench/train/cell/sync.h"
 #include "bench/train/memory/memory.h"
 #include "bench/train/pass/backward.h"
 #include "bench/train/pass/forward.h"
@@ -172,6 +173,28 @@ static ab_status run_other_ranks(ab_cell *cell, bool noted, float *loss, double 
     return status == AB_OK ? ab_rank_gradients_reduce(&cell->ranks) : status;
 }
 
+typedef struct beside {
+    ab_cell *cell;
+    bool noted;
+    unsigned *overflows;
+    float loss[AB_RANKS_MOST];
+    double sum[AB_RANKS_MOST]; /* of each rank's losses */
+} beside;
+
+static ab_status run_rank_beside(void *context, int rank) {
+    beside *all = context;
+    return run_rank(all->cell, all->noted, &all->loss[rank], &all->sum[rank], all->overflows);
+}
+
+/* All simulated ranks at once: their batch norms wait for each other. */
+static ab_status run_ranks_beside(ab_cell *cell, bool noted, float *loss, double *sum, unsigned *overflows) {
+    beside all = {.cell = cell, .noted = noted, .overflows = overflows};
+    AB_TRY(ab_sync_run(cell, run_rank_beside, &all));
+    *loss = all.loss[cell->position.ranks - 1];
+    for (int64_t r = 0; r < cell->position.ranks; r++) *sum += all.sum[r];
+    return ab_rank_gradients_reduce(&cell->ranks);
+}
+
 /* The other ranks are other processes. */
 static ab_status meet_other_ranks(ab_cell *cell, double *sum) {
     const ab_step_position *at = &cell->position;
@@ -192,10 +215,17 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     double sum = 0;
     cell->score.correct = cell->score.count = 0;
     *overflows = 0;
-    AB_TRY(run_rank(cell, noted, loss, &sum, overflows));
-    if (at->ranks > 1)
-        AB_TRY(ab_rank_link_is_open() ? meet_other_ranks(cell, &sum)
-                                      : run_other_ranks(cell, noted, loss, &sum, overflows));
+    if (ab_sync_is_simulated(cell)) {
+        AB_TRY(run_ranks_beside(cell, noted, loss, &sum, overflows));
+    } else {
+        cell->walk.exec.sync = ab_sync_norm(cell);
+        const ab_status status = run_rank(cell, noted, loss, &sum, overflows);
+        cell->walk.exec.sync = NULL;
+        AB_TRY(status);
+        if (at->ranks > 1)
+            AB_TRY(ab_rank_link_is_open() ? meet_other_ranks(cell, &sum)
+                                          : run_other_ranks(cell, noted, loss, &sum, overflows));
+    }
     const float mean = (float)(sum / (double)batches);
     if (batches > 1) *loss = isnan(mean) ? NAN : mean;
     return AB_OK;

@@ -52,6 +52,57 @@ static ab_status allocate_tensors(const ab_cell_memory *memory) {
     return AB_OK;
 }
 
+/* Whether replicas share a tensor: weights, in every format, and what an optimizer keeps. */
+static bool is_shared(const ab_plan *plan, int i) {
+    const ab_mem_category category = plan->tensor[i].category;
+    if (category == AB_MEM_weights || category == AB_MEM_master_weights || category == AB_MEM_optimizer_state)
+        return true;
+    for (int p = 0; category == AB_MEM_casts && p < plan->params; p++)
+        if (plan->param[p].used == i) return true;
+    return false;
+}
+
+/* The pools of transient tensors are doubled whole; the others one by one. */
+int64_t ab_cell_memory_replica_bytes(const ab_plan *plan, ab_mem_category category) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *t = &plan->tensor[i];
+        if (t->category == category && t->shares == AB_NONE && !t->transient && !is_shared(plan, i))
+            bytes += ab_mem_rounded(t->bytes);
+    }
+    return bytes + ab_mem_rounded(plan->pool_bytes[category]);
+}
+
+ab_status ab_cell_memory_places(const ab_cell_memory *memory, void ***data) {
+    *data = calloc((size_t)memory->plan->tensors + 1, sizeof **data);
+    if (!*data) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int i = 0; i < memory->plan->tensors; i++) (*data)[i] = memory->tensor[i].data;
+    return AB_OK;
+}
+
+ab_status ab_cell_memory_replica(const ab_cell_memory *memory, void ***data) {
+    const ab_plan *plan = memory->plan;
+    char *pool[AB_MEM_CATEGORY_COUNT];
+    AB_TRY(ab_cell_memory_places(memory, data));
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
+        AB_TRY(ab_mem_alloc(memory->mem, (ab_mem_category)c, plan->pool_bytes[c], (void **)&pool[c]));
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *t = &plan->tensor[i];
+        if (t->shares != AB_NONE || is_shared(plan, i)) continue;
+        if (t->transient)
+            (*data)[i] = pool[t->category] + t->offset;
+        else
+            AB_TRY(ab_mem_alloc(memory->mem, t->category, t->bytes, &(*data)[i]));
+    }
+    for (int i = 0; i < plan->tensors; i++)
+        if (plan->tensor[i].shares != AB_NONE) (*data)[i] = (*data)[plan->tensor[i].shares];
+    return AB_OK;
+}
+
+void ab_cell_memory_use(const ab_cell_memory *memory, void *const *data) {
+    for (int i = 0; i < memory->plan->tensors; i++) memory->tensor[i].data = data[i];
+}
+
 ab_status ab_cell_memory_describe(ab_cell_memory *memory, const ab_plan *plan, const ab_device *device) {
     memory->plan = plan;
     memory->backend = ab_backend_of(device);

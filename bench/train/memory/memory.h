@@ -41,6 +41,21 @@ AB_MUST_CHECK ab_status ab_cell_memory_cast(const ab_cell_memory *memory, const 
 AB_MUST_CHECK ab_status ab_cell_memory_add(const ab_cell_memory *memory, const ab_exec *exec, ab_tensor *dst,
                                            const ab_tensor *src);
 
+/* Further replicas, whose passes go on beside each other: they share weights and optimizer state, and have
+ * places of their own for all that a pass writes. */
+
+/* Allocates the places of one: data[plan->tensors], owned by the caller (free); what they point to belongs to
+ * `memory`, in the categories of the tensors. AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_cell_memory_replica(const ab_cell_memory *memory, void ***data);
+
+/* Bytes that a replica adds to a category, for plans. */
+int64_t ab_cell_memory_replica_bytes(const ab_plan *plan, ab_mem_category category);
+
+/* The tensors' places are now data[]. For those of the first replica: ab_cell_memory_places, which allocates
+ * them (free). */
+void ab_cell_memory_use(const ab_cell_memory *memory, void *const *data);
+AB_MUST_CHECK ab_status ab_cell_memory_places(const ab_cell_memory *memory, void ***data);
+
 /* Saves and restores running statistics (batch norm), so that a training step can run without changing the
  * cell. */
 

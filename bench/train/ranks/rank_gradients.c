@@ -25,6 +25,10 @@ static int64_t list(ab_rank_gradients *g) {
     return count;
 }
 
+static int64_t value_bytes(int64_t count, int64_t ranks) {
+    return (count + 1) * ranks * (int64_t)sizeof(float);
+}
+
 ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *recipe,
                                  const ab_gradients *gradients) {
     if (recipe->count < 2) return AB_OK;
@@ -35,16 +39,28 @@ ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *rec
     if (!g->first || !g->loss) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     g->count = g->stride = list(g);
     if (ab_rank_link_is_open()) AB_TRY(ab_rank_exchange_init(g));
-    g->value = malloc((size_t)(g->stride + 1) * (size_t)recipe->count * sizeof *g->value);
-    g->sum = malloc((size_t)(g->count + 1) * sizeof *g->sum);
-    if (g->value && g->sum) return AB_OK;
-    return ab_fail(AB_NO_MEMORY, "--ranks %lld: out of memory for the gradients of %lld ranks",
-                   (long long)recipe->count, (long long)recipe->count);
+    ab_mem *mem = gradients->memory->mem;
+    void *value = NULL, *sum = NULL;
+    ab_status status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->stride, recipe->count), &value);
+    if (status == AB_OK) status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->count, 1), &sum);
+    g->value = value;
+    g->sum = sum;
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--ranks %lld", (long long)recipe->count);
+}
+
+int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab_mem_category category) {
+    const int64_t ranks = recipe->ranks.count;
+    int64_t count = 0;
+    if (ranks < 2 || category != AB_MEM_gradients) return 0;
+    for (int p = 0; p < plan->params; p++)
+        if (plan->param[p].grad != AB_NONE)
+            count += ab_shape_count(&ab_params_spec(plan, &plan->param[p])->shape);
+    const int64_t processes = ab_rank_place_get().ranks, /* each keeps a share of the others' gradients */
+        kept = processes > 0 ? (count + processes - 1) / processes : count;
+    return ab_mem_rounded(value_bytes(kept, ranks)) + ab_mem_rounded(value_bytes(count, 1));
 }
 
 void ab_rank_gradients_fini(ab_rank_gradients *g) {
-    free(g->value);
-    free(g->sum);
     free(g->first);
     free(g->loss);
     free(g->layout.byte);

@@ -27,8 +27,8 @@ typedef struct ab_rank_layout {
 typedef struct ab_rank_gradients {
     const ab_rank_recipe *recipe;  /* borrowed */
     const ab_gradients *gradients; /* borrowed: item[].from are the tensors that are sent */
-    float *value;                  /* [ranks][stride]: as sent, in reverse order of the parameters; owned */
-    float *sum;                    /* [count]; owned */
+    float *value;                  /* [ranks][stride]: as sent, in reverse order of the parameters */
+    float *sum;                    /* [count]; both are memory of the cell, among the gradients */
     int64_t *first;                /* [items]: element of the flat gradient where each begins; owned */
     int64_t count, stride;         /* elements of all gradients; of one rank's row of `value` */
     double *loss;                  /* [ranks][micro-batches], for the mean; owned */
@@ -41,6 +41,9 @@ typedef struct ab_rank_gradients {
 AB_MUST_CHECK ab_status ab_rank_gradients_init(ab_rank_gradients *ranks, const ab_rank_recipe *recipe,
                                                const ab_gradients *gradients);
 void ab_rank_gradients_fini(ab_rank_gradients *ranks);
+
+/* Bytes that ab_rank_gradients_init adds to a category for simulated ranks, for plans. */
+int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab_mem_category category);
 
 /* Call after a rank's last backward pass: keeps its gradients as they are sent. */
 AB_MUST_CHECK ab_status ab_rank_gradients_keep(ab_rank_gradients *ranks, int64_t rank);

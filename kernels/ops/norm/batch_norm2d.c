@@ -8,6 +8,7 @@
  * Golub, LeVeque 1983) in a fixed order. This avoids cancellation and does not depend on the number of
  * threads. */
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/norm/norm_sync.h"
 #include "kernels/ops/rows.h"
 #include "kernels/vec/vec_ops.h"
 
@@ -85,18 +86,19 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
 
 enum { F_MEAN, F_SCALE, F_SHIFT, F_SLOPE, F_GAMMA, F_COUNT };
 
-/* Workspace: per chunk two double sums per channel, F_COUNT factors per channel; per thread two fp32 sums per
- * channel and up to three widened groups. */
+/* Workspace: per chunk two double sums per channel, F_COUNT factors per channel, what is sent to other ranks;
+ * per thread two fp32 sums per channel and up to three widened groups. */
 typedef struct workspace {
     double *partial;
-    float *factor[F_COUNT];
+    float *factor[F_COUNT], *sync;
     char *thread;
     size_t fixed_bytes, thread_bytes, sums_bytes, group_bytes;
 } workspace;
 
 static workspace measure(const ab_rows *s, int buffers) {
     size_t partial = ab_aligned((size_t)(2 * s->chunks * s->channels) * sizeof(double));
-    workspace w = {.fixed_bytes = partial + F_COUNT * ab_floats_bytes(s->channels),
+    const size_t sync = ab_floats_bytes(ab_sync_floats(s->channels));
+    workspace w = {.fixed_bytes = partial + F_COUNT * ab_floats_bytes(s->channels) + sync,
                    .sums_bytes = ab_floats_bytes(2 * s->channels),
                    .group_bytes = ab_floats_bytes(s->group_rows * s->channels)};
     w.thread_bytes = w.sums_bytes + (size_t)buffers * w.group_bytes;
@@ -105,10 +107,12 @@ static workspace measure(const ab_rows *s, int buffers) {
 
 static workspace carve(const ab_rows *s, void *memory, int buffers) {
     workspace w = measure(s, buffers);
-    size_t factor = ab_floats_bytes(s->channels), partial = w.fixed_bytes - F_COUNT * factor;
+    const size_t factor = ab_floats_bytes(s->channels), sync = ab_floats_bytes(ab_sync_floats(s->channels)),
+                 partial = w.fixed_bytes - sync - F_COUNT * factor;
     w.partial = memory;
     for (size_t i = 0; i < F_COUNT; i++)
         w.factor[i] = (float *)memory + (partial + i * factor) / sizeof(float);
+    w.sync = (float *)memory + (w.fixed_bytes - sync) / sizeof(float);
     w.thread = (char *)memory + w.fixed_bytes;
     return w;
 }
@@ -258,21 +262,36 @@ static void move_running(const pass *p, ab_tensor *running, const double *batch,
     }
 }
 
+/* Moments of the batches of all ranks in place of those of this one's. */
+static ab_status merge_ranks(const pass *p, const bn_attrs *a, double *n) {
+    const ab_norm_sync *sync = p->exec->sync;
+    double *mean = p->w.partial, *m2 = mean + p->s.channels;
+    const float *all;
+    if (!sync) return AB_OK;
+    ab_sync_send(sync->form, mean, m2, *n, a->eps, p->s.channels, p->w.sync);
+    AB_TRY(sync->gather(sync->context, p->w.sync, ab_sync_floats(p->s.channels), &all));
+    ab_sync_merge(sync->form, all, sync->ranks, a->eps, p->s.channels, mean, m2, n);
+    return AB_OK;
+}
+
 /* Writes mean and 1/sqrt(var + eps) of the batch to the factors and saved[]; updates the running
  * statistics. */
-static void batch_statistics(const pass *p, ab_op_io *io, ab_tensor *const running[2]) {
+static ab_status batch_statistics(const pass *p, ab_op_io *io, ab_tensor *const running[2]) {
     const bn_attrs *a = io->attrs;
     double n = (double)p->s.rows, *mean = p->w.partial, *m2 = mean + p->s.channels;
     for_chunks(p, chunk_moments);
     merge_chunks(p);
+    AB_TRY(merge_ranks(p, a, &n));
     for (int64_t c = 0; c < p->s.channels; c++) {
         p->w.factor[F_MEAN][c] = (float)mean[c];
         p->w.factor[F_SCALE][c] = (float)(1.0 / sqrt(m2[c] / n + a->eps));
     }
     for (int i = 0; i < SAVED_COUNT; i++)
         if (io->saved[i]) ab_emit(p->exec, io->saved[i], 0, p->w.factor[F_MEAN + i], p->s.channels);
+    if (p->exec->sync && !p->exec->sync->updates) return AB_OK;
     move_running(p, running[0], mean, 1.0, a->momentum);
     move_running(p, running[1], m2, 1.0 / (n - 1.0), a->momentum);
+    return AB_OK;
 }
 
 /* The same two factors from the running statistics. */
@@ -337,11 +356,11 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     const bn_attrs *a = io->attrs;
     pass p = start(exec, io, NULL);
     char text[AB_SHAPE_TEXT];
-    if (exec->training && p.s.rows < 2)
+    if (exec->training && p.s.rows < 2 && !exec->sync)
         return ab_fail(AB_CONFIG, "a batch norm needs more than one value a channel to train, found input %s",
                        ab_shape_text(&io->in[0]->shape, text));
     if (exec->training)
-        batch_statistics(&p, io, running_of(io));
+        AB_TRY(batch_statistics(&p, io, running_of(io)));
     else
         running_statistics(&p, io, running_of(io));
     read_param(a->affine ? io->param[0] : NULL, p.s.channels, p.w.factor[F_GAMMA], 1.0f);
@@ -376,9 +395,8 @@ static void emit_param_gradients(const pass *p, ab_op_io *io) {
 
 /* dx = gamma invstd ((dy - mean(dy)) - (x - mean) invstd^2 mean(dy (x - mean))) in training; gamma invstd dy
  * otherwise. */
-static void input_gradient_factors(const pass *p, bool training) {
+static void input_gradient_factors(const pass *p, bool training, double n) {
     const double *sum = p->w.partial, *dot = sum + p->s.channels;
-    double n = (double)p->s.rows;
     for (int64_t c = 0; c < p->s.channels; c++) {
         double invstd = (double)p->w.factor[F_SCALE][c];
         p->w.factor[F_SHIFT][c] = training ? (float)(sum[c] / n) : 0.0f;
@@ -400,9 +418,15 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     for_chunks(&p, chunk_sums);
     add_chunks(&p);
     if (a->affine) emit_param_gradients(&p, io);
-    if (!io->din[0]) return AB_OK;
+    if (!io->din[0]) return AB_OK; /* on all ranks alike */
+    double n = (double)p.s.rows;
+    if (exec->sync && exec->training) {
+        const double total = n * exec->sync->ranks; /* all ranks have batches of one size */
+        AB_TRY(ab_sync_sums(exec->sync, n, total, p.s.channels, p.w.sync, p.w.partial));
+        n = total;
+    }
     read_param(a->affine ? io->param[0] : NULL, p.s.channels, p.w.factor[F_GAMMA], 1.0f);
-    input_gradient_factors(&p, exec->training);
+    input_gradient_factors(&p, exec->training, n);
     emit_groups(&p, io->din[0], exec->training ? training_gradient : eval_gradient);
     return AB_OK;
 }

@@ -185,6 +185,91 @@ static void running_statistics_are_those_of_the_first_rank(void **state) {
     ab_net_free(net);
 }
 
+/* ---- batch norm over all ranks --------------------------------------------------------------- */
+
+static const char deep_ops[] =
+    "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
+    "{\"name\": \"bn1\", \"op\": \"batch_norm2d\"}, {\"name\": \"relu1\", \"op\": \"relu\"}, "
+    "{\"name\": \"conv2\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
+    "{\"name\": \"bn2\", \"op\": \"batch_norm2d\"}, {\"name\": \"flat\", \"op\": \"flatten\"}, "
+    "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, "
+    "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
+
+static const char *const deep_values[] = {
+    "conv1.weight", "bn1.weight",       "bn1.bias",        "conv2.weight",     "bn2.weight",
+    "fc.weight",    "bn1.running_mean", "bn1.running_var", "bn2.running_mean", "bn2.running_var"};
+
+/* Largest difference of any value of the cells after `steps` steps, relative to the largest of its tensor. */
+static double deep_distance(const ab_cell_config *one, const ab_cell_config *other, int steps) {
+    ab_cell *a = pt_cell(one), *b = pt_cell(other);
+    double worst = 0;
+    for (int k = 0; k < steps; k++) {
+        const double x = (double)step(a).loss, y = (double)step(b).loss;
+        worst = fmax(worst, fabs(x - y) / fabs(x));
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(deep_values); i++) {
+        float x[MOST], y[MOST];
+        double most = 0, difference = 0;
+        const int64_t n = read_values(a, deep_values[i], "", x);
+        read_values(b, deep_values[i], "", y);
+        for (int64_t k = 0; k < n; k++) {
+            most = fmax(most, fabs((double)x[k]));
+            difference = fmax(difference, fabs((double)x[k] - (double)y[k]));
+        }
+        worst = fmax(worst, difference / most);
+    }
+    ab_cell_destroy(a);
+    ab_cell_destroy(b);
+    return worst;
+}
+
+/* N batches of b samples with common statistics are one batch of N b samples, forward and backward. */
+static void synchronised_batch_norm_is_that_of_the_global_batch(void **state) {
+    (void)state;
+    ab_net *net = pt_net(deep_ops);
+    for (int ranks = 2; ranks <= PT_BATCH; ranks *= 2) {
+        ab_cell_config large = config_of(net, "O0", NULL, PT_BATCH), parts = large, local, apex;
+        large.optim.momentum = parts.optim.momentum = 0.5;
+        parts.batch = PT_BATCH / ranks;
+        use_ranks(&parts, ranks, "exact", "as-is", "pre");
+        local = apex = parts;
+        parts.recipe.ranks.sync_bn = AB_SYNC_TORCH;
+        apex.recipe.ranks.sync_bn = AB_SYNC_APEX;
+        const double torch_off = deep_distance(&large, &parts, 3), apex_off = deep_distance(&large, &apex, 3);
+        if (!(torch_off < 2e-5 && apex_off < 2e-5)) fail_msg("%d ranks: %g, %g", ranks, torch_off, apex_off);
+        assert_true(deep_distance(&large, &local, 3) > 1e-3);
+        assert_true(deep_distance(&parts, &parts, 3) == 0);
+    }
+    ab_net_free(net);
+}
+
+/* The passes of all ranks go on beside each other: none of them may see another's activations, micro-batches
+ * or dropout. With statistics that nothing normalises by, ranks beside each other are ranks one after the
+ * other. */
+static void ranks_beside_each_other_do_not_mix(void **state) {
+    (void)state;
+    static const char ops[] =
+        "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
+        "{\"name\": \"relu1\", \"op\": \"relu\"}, {\"name\": \"drop\", \"op\": \"dropout\", \"p\": 0.3}, "
+        "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"fc\", \"op\": \"linear\", \"out_features\": "
+        "3}, "
+        "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
+    ab_net *net = pt_net(ops);
+    for (size_t l = 0; l < AB_COUNT_OF(pt_levels); l++) {
+        ab_cell_config after = config_of(net, pt_levels[l], "loss_scale=1024", 2), beside;
+        after.recipe.micro_batches = 2;
+        use_ranks(&after, RANKS, "ring", "bf16", "pre");
+        beside = after;
+        beside.recipe.ranks.sync_bn = AB_SYNC_TORCH;
+        ab_cell *a = pt_cell(&after), *b = pt_cell(&beside);
+        for (int k = 0; k < 3; k++) assert_true(step(a).loss == step(b).loss);
+        assert_true(distance(a, b, "") == 0);
+        ab_cell_destroy(a);
+        ab_cell_destroy(b);
+    }
+    ab_net_free(net);
+}
+
 /* ---- overflow -------------------------------------------------------------------------------- */
 
 /* Whether the first step is skipped with gradients of half a binade or so below fp16's limit. */
@@ -226,6 +311,8 @@ int main(void) {
         cmocka_unit_test(exact_ranks_are_accumulated_batches_and_one_large_batch),
         cmocka_unit_test(a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients),
         cmocka_unit_test(running_statistics_are_those_of_the_first_rank),
+        cmocka_unit_test(synchronised_batch_norm_is_that_of_the_global_batch),
+        cmocka_unit_test(ranks_beside_each_other_do_not_mix),
         cmocka_unit_test(halves_overflow_if_they_are_divided_after_the_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,6 +266,14 @@ static ab_status compared_step(ab_cell *cell, ab_observer *observer, ab_fp32_ref
     return ab_fp32_reference_after(reference, cell, result);
 }
 
+static void reduction_event(const ab_cell *cell) {
+    ab_json_line line;
+    if (!ab_cell_has_reduction(cell)) return;
+    ab_json_line_begin(&line, stdout, "reduction");
+    ab_cell_report_reduction(cell, &line.sink);
+    ab_json_line_end(&line);
+}
+
 static void shadow_event(const ab_fp32_reference *reference, const ab_run_config *config) {
     if (!reference) return;
     ab_json_line line;
@@ -383,6 +391,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     AB_TRY_GOTO(run_steps(cell, config, &probing, reference, &profiler, checkpoint, full, &first_step_at));
     ab_probing_event(&probing);
     AB_TRY_GOTO(profile_event(&profiler, config, task->place == 0));
+    reduction_event(cell);
     shadow_event(reference, config);
     if (full && first) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (full && first && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));

@@ -72,4 +72,17 @@ refused "expected pre, post, sqrt, avg or a factor" "${files[@]}" --divide half
 refused "nearest: torch-ddp" "${files[@]}" --preset torch-dpd
 refused "give it alone" "${files[@]}" --preset fsdp1 --divide pre
 refused "did you mean '--ranks'" "${files[@]}" --rnaks 8
+
+# Training: a sum of fp16 gradients that overflows before it is divided, and its healthy twin.
+training=(--net mlp --data synthetic --levels O0,O2 --scales 4096 --ranks 64 --batch 2 --steps 60 --rounds 1
+    --no-floor --eval-limit 16 --threads 1 --quiet --no-plots)
+run "${training[@]}" --divide post --out "$work/post.json"
+expect_rc 0 "ranks that divide after the sum"
+follows_schema "$work/post.json" "a record of ranks"
+run diagnose "$work/post.json"
+expect_text "$work/out" "allreduce_overflow (precision, first, shown)" "ranks that divide after the sum"
+run "${training[@]}" --divide sqrt --out "$work/sqrt.json"
+run diagnose "$work/sqrt.json"
+expect_rc 0 "ranks that divide before and after the sum"
+expect_no_text "$work/out" "allreduce" "ranks that divide before and after the sum"
 finish

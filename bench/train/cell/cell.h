@@ -53,6 +53,12 @@ AB_MUST_CHECK ab_status ab_cell_compile(const ab_cell_config *config, ab_plan **
 AB_MUST_CHECK ab_status ab_cell_planned(const ab_cell_config *config, ab_plan **plan,
                                         int64_t bytes[AB_MEM_CATEGORY_COUNT]);
 
+/* What the reduction over simulated ranks did to the gradients of probed steps: "steps", "tensors". Writes
+ * nothing of a cell without ranks. */
+void ab_cell_report_reduction(const ab_cell *cell, ab_probe_sink *sink);
+/* Whether there is something to report. */
+bool ab_cell_has_reduction(const ab_cell *cell);
+
 /* Bytes that ranks add to a category of a plan: their gradients, and replicas for --sync-bn. workspace: bytes
  * of one rank's ops. */
 int64_t ab_cell_rank_bytes(const ab_cell_config *config, const ab_plan *plan, ab_mem_category category,

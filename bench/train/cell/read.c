@@ -137,3 +137,34 @@ out:
     free_items(items, names, count);
     return status;
 }
+
+/* ---- what the reduction did ------------------------------------------------------------------ */
+
+bool ab_cell_has_reduction(const ab_cell *cell) { return cell->ranks.count_of != NULL; }
+
+static void report_tensor(const ab_reduction_counts *c, const ab_probe_param *about, ab_probe_sink *sink) {
+    const struct {
+        const char *key;
+        int64_t value;
+    } rows[] = {
+        {"sent", c->sent},   {"sent_flushed", c->sent_flushed}, {"sent_overflowed", c->sent_overflowed},
+        {"means", c->means}, {"flushed", c->flushed},           {"overflowed", c->overflowed}};
+    sink->begin_object(sink, NULL);
+    sink->text(sink, "name", about->name);
+    sink->text(sink, "layer", about->layer);
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) sink->integer(sink, rows[i].key, rows[i].value);
+    sink->number(sink, "energy", c->energy);
+    sink->number(sink, "error", c->error);
+    sink->number(sink, "along", c->along);
+    sink->end(sink);
+}
+
+void ab_cell_report_reduction(const ab_cell *cell, ab_probe_sink *sink) {
+    const ab_rank_gradients *g = &cell->ranks;
+    if (!ab_cell_has_reduction(cell)) return;
+    sink->integer(sink, "steps", g->counted_steps);
+    sink->begin_array(sink, "tensors");
+    for (int i = 0; i < cell->trained.count; i++)
+        report_tensor(&g->count_of[i], &cell->trained.about[i], sink);
+    sink->end(sink);
+}

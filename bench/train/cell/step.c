@@ -214,6 +214,8 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     const int64_t batches = at->micro_batches * at->ranks;
     double sum = 0;
     cell->score.correct = cell->score.count = 0;
+    cell->ranks.noted = noted;
+    cell->ranks.counts = noted && cell->observation.observer != NULL;
     *overflows = 0;
     if (ab_sync_is_simulated(cell)) {
         AB_TRY(run_ranks_beside(cell, noted, loss, &sum, overflows));

@@ -4,6 +4,7 @@
 
 #include "kernels/core/parallel.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { BLOCK = 1024 };
@@ -38,7 +39,12 @@ ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *rec
     g->loss = calloc(batches + 1, sizeof *g->loss);
     if (!g->first || !g->loss) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     g->count = g->stride = list(g);
-    if (ab_rank_link_is_open()) AB_TRY(ab_rank_exchange_init(g));
+    if (ab_rank_link_is_open()) {
+        AB_TRY(ab_rank_exchange_init(g));
+    } else {
+        g->count_of = calloc((size_t)gradients->trained->count + 1, sizeof *g->count_of);
+        if (!g->count_of) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    }
     ab_mem *mem = gradients->memory->mem;
     void *value = NULL, *sum = NULL;
     ab_status status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->stride, recipe->count), &value);
@@ -61,19 +67,63 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
 }
 
 void ab_rank_gradients_fini(ab_rank_gradients *g) {
+    free(g->count_of);
+    free(g->exact);
+    free(g->finite);
     free(g->first);
     free(g->loss);
     free(g->layout.byte);
     *g = (ab_rank_gradients){.value = NULL};
 }
 
+/* ---- counts of what the reduction does ------------------------------------------------------- */
+
+static ab_status start_counting(ab_rank_gradients *g) {
+    const size_t count = (size_t)g->count;
+    if (!g->exact) g->exact = malloc((count + 1) * sizeof *g->exact);
+    if (!g->finite) g->finite = malloc((count + 1) * sizeof *g->finite);
+    if (!g->exact || !g->finite) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int64_t k = 0; k < g->count; k++) {
+        g->exact[k] = 0;
+        g->finite[k] = true;
+    }
+    return AB_OK;
+}
+
+/* before: the gradient of a rank; after: as it is sent. */
+static void count_sent(ab_rank_gradients *g, int item, const float *before, const float *after) {
+    const int64_t n = ab_tensor_count(tensor_of(g, item)), first = g->first[item];
+    ab_reduction_count_sent(&g->count_of[item], before, after, g->exact + first, n);
+    for (int64_t k = 0; k < n; k++) g->finite[first + k] &= isfinite(after[k]) != 0;
+}
+
+static void count_results(ab_rank_gradients *g, int item) {
+    const int64_t first = g->first[item];
+    ab_reduction_count_results(&g->count_of[item], g->sum, g->exact + first, g->finite + first,
+                               g->recipe->count, ab_tensor_count(tensor_of(g, item)));
+}
+
+/* Results that are not finite, of contributions that are. */
+static void count_overflows(ab_rank_gradients *g, int item) {
+    const int64_t n = ab_tensor_count(tensor_of(g, item)), ranks = g->recipe->count;
+    for (int64_t k = 0; k < n; k++) {
+        if (isfinite(g->sum[k])) continue;
+        int64_t finite = 0;
+        const float *sent = g->value + g->first[item] + k;
+        while (finite < ranks && isfinite(sent[finite * g->stride])) finite++;
+        g->count_of[item].overflowed += finite == ranks;
+    }
+}
+
 ab_status ab_rank_gradients_keep(ab_rank_gradients *g, int64_t rank) {
     if (g->layout.ranks > 0) return ab_rank_exchange_keep(g);
+    if (g->counts && rank == 0) AB_TRY(start_counting(g));
     for (int i = 0; i < g->gradients->trained->count; i++) {
         const ab_reduction reduction = ab_rank_reduction_of(g, i);
         float *to = g->value + rank * g->stride + g->first[i];
-        AB_TRY(ab_tensor_read(tensor_of(g, i), to));
-        ab_reduce_send(&reduction, g->recipe->count, to, to, ab_tensor_count(tensor_of(g, i)));
+        AB_TRY(ab_tensor_read(tensor_of(g, i), g->sum));
+        ab_reduce_send(&reduction, g->recipe->count, g->sum, to, ab_tensor_count(tensor_of(g, i)));
+        if (g->counts) count_sent(g, i, g->sum, to);
     }
     return AB_OK;
 }
@@ -136,7 +186,10 @@ ab_status ab_rank_gradients_reduce(ab_rank_gradients *g) {
         ab_tensor *tensor = tensor_of(g, i);
         AB_TRY(
             ab_rank_reduce_part(g, i, g->first[i], ab_tensor_count(tensor), g->value + g->first[i], g->sum));
+        if (g->counts) count_results(g, i);
+        if (g->noted && !g->counts) count_overflows(g, i);
         AB_TRY(ab_tensor_write(tensor, g->sum));
     }
+    g->counted_steps += g->counts;
     return AB_OK;
 }

@@ -9,6 +9,7 @@
 #define AB_BENCH_TRAIN_RANKS_RANK_GRADIENTS_H
 
 #include "bench/train/ranks/link.h"
+#include "bench/train/ranks/reduction_counts.h"
 #include "bench/train/recipe.h"
 #include "bench/train/update/gradients.h"
 
@@ -34,6 +35,13 @@ typedef struct ab_rank_gradients {
     double *loss;                  /* [ranks][micro-batches], for the mean; owned */
     int64_t correct, score; /* rows of logits: right ones, all; of this process, after reduce of all ranks */
     ab_rank_layout layout;
+    /* What the reduction did, of simulated ranks: overflows of every step, the rest of steps that are
+     * counted. */
+    bool counts, noted; /* set by the caller before the ranks' passes: a counted step; not a repeated one */
+    int64_t counted_steps;
+    ab_reduction_counts *count_of; /* [items]; owned; NULL: ranks are processes */
+    double *exact; /* [count]: sums of what is not divided; owned; NULL: nothing was counted */
+    bool *finite;  /* [count]; owned */
 } ab_rank_gradients;
 
 /* `ranks` must be all zero. Does nothing if recipe->count is below 2. Errors: AB_NO_MEMORY; AB_USAGE if a

@@ -35,6 +35,15 @@ static bool has_loop(const ab_case *c) { return ab_is_loop(&c->facts); }
 
 static bool has_vitals(const ab_case *c) { return ab_json_at(c->facts.cell, "vitals") != NULL; }
 
+static bool has_reduction(const ab_case *c) {
+    return ab_json_number(c->facts.document, "config.ranks", 1) < 2 || ab_json_at(c->facts.cell, "reduction");
+}
+
+static bool one_rank(const ab_case *c, const struct ab_verdict *verdict) {
+    (void)verdict;
+    return ab_json_number(c->facts.document, "config.ranks", 1) < 2;
+}
+
 const ab_need ab_need_o0 = {
     "whether fp32 does better", "run with an O0 cell, --levels O0,...", has_o0,
     "train the same loop once in fp32 with the probe and give its record: --baseline FP32.json"};
@@ -44,6 +53,10 @@ const ab_need ab_need_origin = {
 const ab_need ab_need_gradients = {
     "which gradients overflow or are flushed", "run with the probe gradients (a default one)", has_gradients,
     "show gradients before they are unscaled: attach the probe before the first step"};
+const ab_need ab_need_reduction = {
+    "what the reduction over ranks does to gradients",
+    "run with --ranks N in place of mpi, which has the same bits, and a probe (the default ones)",
+    has_reduction, "measure it: save gradients of a few micro-batches and give them to `ampbench ranks`"};
 const ab_need ab_need_unscaled = {
     "whether gradients are clipped, or unscaled again, while they carry the scale",
     "run with the probe gradients (a default one)", has_unscaled,
@@ -154,6 +167,7 @@ const ab_refutation ab_refuted_o0_learns = {"O0 learns", o0_learns};
 const ab_refutation ab_refuted_o0_finite = {"all of O0's losses are finite", o0_finite};
 const ab_refutation ab_refuted_bad_start = {"inputs or initial weights are not finite", bad_start};
 const ab_refutation ab_refuted_no_scale = {"the loss is not scaled", no_scale};
+const ab_refutation ab_refuted_one_rank = {"there is one rank: nothing is reduced", one_rank};
 const ab_refutation ab_refuted_one_batch = {"a step has one micro-batch", one_batch};
 const ab_refutation ab_refuted_first_loss = {"the first loss is NaN or inf, before there is a gradient",
                                              first_loss};

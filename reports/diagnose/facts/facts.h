@@ -135,6 +135,22 @@ bool ab_expected_overflow(const ab_facts *facts, const cJSON *tensor, double sca
  * AB_STEP_UNKNOWN: none. */
 int ab_first_step_with(const cJSON *tensor, const char *key);
 
+/* ---- reductions over ranks ------------------------------------------------------------------- */
+
+/* What the reduction over simulated ranks did, over all tensors of cell.reduction: shares of the
+ * contributions that became 0 or not finite as they were sent, and of the means that became 0 or not finite;
+ * error and bias relative to the mean (Euclidean norm; along it). All NAN where nothing was recorded.
+ * worst[4]: the layers with the largest error, and with most sent_flushed, overflowed, sent_overflowed; "" if
+ * none. */
+typedef struct ab_reduction_facts {
+    double sent_flushed, sent_overflowed, flushed, overflowed, error, bias;
+    const char *worst_error, *worst_sent_flushed, *worst_overflowed, *worst_sent_overflowed;
+} ab_reduction_facts;
+ab_reduction_facts ab_reduction_facts_of(const cJSON *cell);
+
+/* The format on the wire where it is a half one, for this cell's gradients; NULL: fp32, or one rank. */
+const ab_format *ab_facts_half_wire(const ab_facts *facts);
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* From probes.<list>: number of values and sum of squares over the tensors of one kind ("": any), at the

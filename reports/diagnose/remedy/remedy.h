@@ -77,6 +77,17 @@ bool ab_remedy_keep_fp32(const ab_facts *facts, const char *op, ab_remedy *remed
 /* The op's entry in probes.signals of a cell; NULL if it has none. */
 const cJSON *ab_signal_of(const cJSON *cell, const char *op);
 
+/* ---- reductions over ranks ------------------------------------------------------------------- */
+
+/* The order and format of the division: an option of this run, or, of a run with a framework's preset, what
+ * that framework calls it. */
+typedef enum ab_reduction_remedy {
+    AB_REDUCTION_BEFORE, /* divide before the sum */
+    AB_REDUCTION_AROUND, /* by the root of the ranks before and after it */
+    AB_REDUCTION_WIDE    /* reduce in fp32 */
+} ab_reduction_remedy;
+void ab_remedy_reduction(const ab_facts *facts, ab_reduction_remedy kind, ab_remedy *remedy);
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 /* Another learning rate. False if it is not a positive number. */

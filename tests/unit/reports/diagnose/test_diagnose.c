@@ -839,6 +839,51 @@ static void a_norm_beyond_half_leaves_no_gradient(void **state) {
     expect_no(&r, "clip_norm_overflow");
 }
 
+/* Counts of simulated ranks; the healthy twins have the same ranks and format. */
+static void reductions_over_ranks_are_judged_by_their_counts(void **state) {
+    (void)state;
+#define REDUCED(counts)                                                                                      \
+    ", \"scale\": [[1, 80]], \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, "         \
+    "\"loss_scale\": 1}, \"reduction\": {\"steps\": 3, \"tensors\": [{\"name\": \"fc.weight\", \"layer\": "  \
+    "\"fc\", " counts "}]}"
+#define RANKS(wire, options)                                                                                 \
+    ", \"ranks\": 64, \"reduction\": {\"reduce\": \"ring\", \"wire\": \"" wire                               \
+    "\", \"divide\": \"pre\"}" options
+    static const char fine[] = REDUCED("\"sent\": 1000, \"means\": 100, \"energy\": 1, \"error\": 1e-6");
+    static const struct {
+        const char *cause, *cell;
+        double last;
+        int bad;
+    } rows[] = {{"reduced_in_half",
+                 REDUCED("\"sent\": 1000, \"means\": 100, \"energy\": 1, \"error\": 0.1, \"along\": -0.3"),
+                 2.3, -1},
+                {"allreduce_underflow",
+                 REDUCED("\"sent\": 1000, \"sent_flushed\": 300, \"means\": 100, \"flushed\": 30, "
+                         "\"energy\": 1, \"error\": "
+                         "0.1"),
+                 2.3, -1},
+                {"allreduce_overflow",
+                 REDUCED("\"sent\": 1000, \"means\": 100, \"overflowed\": 7, \"energy\": 1, \"error\": 1e-6"),
+                 0.3, 40}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        record r = sound;
+        r.config = RANKS("bf16", "");
+        r.cell = rows[i].cell;
+        r.cell_last = rows[i].last;
+        r.cell_bad = rows[i].bad;
+        expect(&r, rows[i].cause, "fc");
+        assert_true(diagnosis.verdict[0].proof == AB_PROOF_SHOWN);
+        assert_true(diagnosis.verdict[0].remedy.options == 2);
+        r.config = RANKS("fp32", ""); /* what is on the wire does not explain it */
+        expect_no(&r, rows[i].cause);
+        r.config = "";
+        expect_no(&r, rows[i].cause);
+        r.config = RANKS("bf16", "");
+        r.cell = fine;
+        expect_no(&r, rows[i].cause);
+    }
+}
+
 #define AT_FLOOR(scales, probes)                                                                             \
     ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": " scales         \
     ", \"steps_skipped\": 60, \"probes\": {" probes "\"tensors\": [{\"name\": \"fc.out.grad\", \"layer\": "  \
@@ -1746,6 +1791,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(running_statistics_beyond_half_are_no_weights),
     cmocka_unit_test(gradients_that_nobody_unscales_are_seen_in_the_cell_alone),
     cmocka_unit_test(a_norm_beyond_half_leaves_no_gradient),
+    cmocka_unit_test(reductions_over_ranks_are_judged_by_their_counts),
     cmocka_unit_test(a_floor_of_one_is_a_floor),
     cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),
     cmocka_unit_test(an_overflow_that_fp32_is_far_from_is_a_consequence),

@@ -64,7 +64,8 @@ if [ "$which" = all ]; then
         kernels/ops/move/flatten.cu test_gpu_ops
     plant double-atomics $census 's/atomicAdd(&other\[which\], 1u);/atomicAdd(\&other[which], 2u);/' $census \
         test_gpu_device
-    plant int-overflow $census 's/unsigned \*bin, unsigned \*other/unsigned char *bin, unsigned char *other/
+    plant int-overflow $census 's/unsigned \*bin/unsigned char *bin/
+s/unsigned \*other/unsigned char *other/
 s/__shared__ unsigned bin/__shared__ unsigned char bin/
 s/, 1u)/, static_cast<unsigned char>(1))/' $census test_gpu_device
 fi

@@ -1,9 +1,9 @@
 /* Parses --grid and combines its values with dialects. */
 #include "bench/replay/replay.h"
 #include "kernels/core/number.h"
+#include "kernels/core/power_range.h"
 #include "kernels/core/text.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,23 +24,24 @@ static ab_status add_value(axis *a, const char *text, size_t length) {
     return AB_OK;
 }
 
-/* The whole of [from, to) as a number; NAN: it is none. */
-static double number_of(const char *from, const char *to) {
-    char word[WORD], *end;
-    if (!ab_text_fits(word, sizeof word, "%.*s", (int)(to - from), from)) return (double)NAN;
-    const double x = ab_number_read(word, &end);
-    return end > word && !*end ? x : (double)NAN;
-}
-
-/* "2^8..2^16": every power of two between. */
-static ab_status add_range(axis *a, const char *text, const char *dots, size_t length) {
-    char word[WORD];
-    const double low = number_of(text, dots), high = number_of(dots + 2, text + length);
-    if (!(low > 0 && high >= low && isfinite(high)))
-        return ab_fail(AB_USAGE, "--grid: %s: expected a range such as 2^8..2^16, the lower end first",
-                       a->key);
-    for (double x = low; x <= high; x *= 2)
+/* "2^8..2^16": every power between, or every fourth with ":4". Values are written as numbers, because keys
+ * that count steps take whole ones. */
+static ab_status add_range(axis *a, const char *text, size_t length) {
+    char word[WORD], power[AB_POWER_RANGE_ITEM], *end;
+    ab_power_range range;
+    const char *rest = ab_text_fits(word, sizeof word, "%.*s", (int)length, text)
+                           ? ab_power_range_parse(word, &range)
+                           : NULL;
+    if (!rest || rest[0])
+        return ab_fail(
+            AB_USAGE,
+            "--grid: %s: expected a range of powers such as 2^8..2^16 or 2^8..2^16:4 (every fourth "
+            "power), the lower one first",
+            a->key);
+    for (int i = 0; i < range.count; i++) {
+        const double x = ab_number_read(ab_power_range_item(&range, i, power), &end);
         AB_TRY(add_value(a, word, strlen(ab_text_exact(word, sizeof word, "%.17g", x))));
+    }
     return AB_OK;
 }
 
@@ -49,7 +50,7 @@ static ab_status read_values(axis *a, const char *text, size_t length) {
         const char *slash = memchr(text, '/', (size_t)(end - text)), *stop = slash ? slash : end;
         const char *dots = strstr(text, "..");
         if (dots && dots < stop)
-            AB_TRY(add_range(a, text, dots, (size_t)(stop - text)));
+            AB_TRY(add_range(a, text, (size_t)(stop - text)));
         else
             AB_TRY(add_value(a, text, (size_t)(stop - text)));
         text = stop + 1;

@@ -4,10 +4,10 @@
 #include "bench/run/config.h"
 
 #include "bench/amp/layer_formats.h"
-#include "bench/run/scale_range.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/power_range.h"
 #include "kernels/core/subnormals.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
@@ -153,14 +153,21 @@ static ab_status take_one_scale(ab_run_config *config, const char *item) {
     return ab_loss_scale_parse("--scales", choice->text, &choice->scale);
 }
 
-/* One scale, or a range of powers: 2^0..2^24. */
+/* One scale, or a range of powers: 2^0..2^24, 2^0..2^24:4, 2^0..2^24:skip. */
 static ab_status take_scale(ab_run_config *config, const char *item) {
-    char one[AB_SCALE_RANGE_ITEM];
-    ab_scale_range range;
-    if (!ab_scale_range_is(item)) return take_one_scale(config, item);
-    AB_TRY(ab_scale_range_parse(item, &range));
+    char power[AB_POWER_RANGE_ITEM], one[AB_POWER_RANGE_ITEM + sizeof ":skip"];
+    ab_power_range range;
+    if (!ab_power_range_is(item)) return take_one_scale(config, item);
+    const char *rest = ab_power_range_parse(item, &range);
+    if (!rest || (rest[0] && strcmp(rest, ":skip") != 0))
+        return ab_fail(AB_USAGE,
+                       "--scales: expected a range of powers such as 2^0..2^24, 2^0..2^24:4 (every fourth "
+                       "power) or 2^0..2^24:skip, the lower one first, found '%s'",
+                       item);
     if (range.count > AB_MAX_SCALES - config->scales) return list_full("--scales", AB_MAX_SCALES);
-    for (int i = 0; i < range.count; i++) AB_TRY(take_one_scale(config, ab_scale_range_item(&range, i, one)));
+    for (int i = 0; i < range.count; i++)
+        AB_TRY(take_one_scale(
+            config, ab_text_exact(one, sizeof one, "%s%s", ab_power_range_item(&range, i, power), rest)));
     return AB_OK;
 }
 

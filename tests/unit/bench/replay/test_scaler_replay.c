@@ -257,14 +257,28 @@ static void a_grid_is_every_combination(void **state) {
     assert_string_equal(ab_scaler_text(&configs[0], text), "torch:init=256,window=100");
     assert_string_equal(ab_scaler_text(&configs[8], text), "fixed-skip:init=1024");
     free(configs);
+    assert_int_equal(ab_replay_grid("window=2^4..2^10:3", base, 1, &configs, &count), AB_OK);
+    assert_int_equal(count, 3);
+    assert_string_equal(ab_scaler_text(&configs[2], text), "torch:window=1024");
+    free(configs);
 }
 
 static void a_grid_that_says_nothing_is_refused(void **state) {
     (void)state;
     const ab_scaler_config base = scaler_of("torch");
-    static const char *const bad[] = {"",           "window",         "window=",        "=5",
-                                      "windw=100",  "init=2^9..2^8",  "init=0..8",      "window=1/",
-                                      "window=1.5", "init=1..2^1000", "init=2^8..frog", "window=x"};
+    static const char *const bad[] = {"",
+                                      "window",
+                                      "window=",
+                                      "=5",
+                                      "windw=100",
+                                      "init=2^9..2^8",
+                                      "init=0..8",
+                                      "window=1/",
+                                      "window=1.5",
+                                      "init=1..2^1000",
+                                      "init=2^8..frog",
+                                      "window=x",
+                                      "init=2^8..2^16:skip"};
     for (size_t i = 0; i < AB_COUNT_OF(bad); i++) {
         ab_scaler_config *configs;
         int count;

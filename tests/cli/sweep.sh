@@ -138,7 +138,7 @@ expect_text "$work/err" "task 1: ended with status 1; its cells are run again" \
 [ "$(wc -l <"$work/submitted")" = 2 ] || fail "the lost task was not submitted again"
 same "a sweep by Slurm that loses a task"
 [ ! -e sweep.json.launch ] || fail "a finished sweep left its folder"
-expect_text sweep.json '"node0"' "the record of a sweep by Slurm"
+expect_text sweep.json '"name": "node' "the record of a sweep by Slurm"
 
 # MPI, where it is installed.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none

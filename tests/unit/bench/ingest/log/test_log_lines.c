@@ -24,7 +24,7 @@ static void expect(const char *text, ab_log_field field, double value) {
     ab_log log = read_text(text);
     assert_int_equal(log.points, 1);
     const ab_log_point *point = &log.point[0];
-    if (!(point->has >> field & 1u)) fail_msg("no %s in: %s", ab_log_field_name(field), text);
+    if (!(point->has >> field & 1u)) fail_msg("no %s in: %s", ab_log_field_name((int)field), text);
     if (isnan(value))
         assert_true(isnan(point->value[field]));
     else

@@ -626,13 +626,16 @@ static ab_status open_data(const ab_options *options, ab_run_config *config) {
     return ab_run_config_steps(options, config);
 }
 
-/* Without training the data is opened only if an option speaks of its images. */
+/* Without training the data is opened only if an option speaks of its images, and closed again. */
 static ab_status check_data(const ab_options *options, ab_run_config *config) {
     const bool images = config->pixels.padded || config->pixels.channels > 0;
     if (!images)
         return options->given[AB_OPTION_data] ? ab_data_check(config->data_name, &config->net->data) : AB_OK;
     AB_TRY(ab_data_open(config->data_name, &config->net->data, config->seed, &config->data));
-    return ab_data_preprocess(config->data, &config->pixels);
+    AB_TRY(ab_data_preprocess(config->data, &config->pixels));
+    ab_data_close(config->data);
+    config->data = NULL;
+    return AB_OK;
 }
 
 ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run_config *config) {

@@ -128,8 +128,8 @@ workers_of() {
             grep -qzx "MARK=$work" "$process/environ" 2>/dev/null && echo "${process#/proc/}"
     done
 }
-# dies LIBRARY ARGS...: every worker of rank 2 of 3 is killed, whatever it is for, until the job ends: the first
-# ones live for moments only, and one that has ended by itself before the signal comes proves nothing
+# dies LIBRARY ARGS...: every worker of rank 2 of 3 is killed, whatever it is for, until the job ends: the
+# first ones live for moments only, and one that has ended by itself before the signal comes proves nothing
 dies() {
     local library=$1 job
     shift

@@ -5,8 +5,6 @@
  *
  * Half tensors: a hidden state is rounded once, when stored, and the next step reads the stored value; gates
  * are fp32. Samples are independent, so threads process groups of samples. */
-#include "kernels/ops/blocks.h"
-#include "kernels/ops/product/gemm.h"
 #include "kernels/ops/recurrent/recurrent.h"
 #include "kernels/vec/vec_math.h"
 
@@ -47,103 +45,38 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
     return 1;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------ */
 
-/* fp32 arrays. Arrays of a group of samples are slices of the batch's arrays. */
+/* Own fp32 arrays. */
 enum {
-    WEIGHTS_IN,
-    WEIGHTS_HIDDEN,
-    BIAS, /* KEPT rows: what is added to the sums of a step */
-    OTHER,
-    INPUT,  /* both passes; fp32 tensors are read in place */
-    HIDDEN, /* [batch, hidden]: of one step; backward: its gradient */
-    BEFORE, /* [batch, steps, hidden]: hidden states of the previous step */
-    D_IN,   /* [batch, steps, GATES hidden]: gradients of the sums by the input, and by the state */
+    SUMS = AB_R_OWN, /* KEPT rows: what biases add to the sums of a step */
+    HIDDEN,          /* [batch, hidden]: of one step; backward: its gradient */
+    D_IN,            /* [batch, steps, GATES hidden]: gradients of the sums by the input, and by the state */
     D_HIDDEN,
-    DOUT,
-    DIN,
-    DWEIGHTS_IN,
-    DWEIGHTS_HIDDEN,
-    DBIAS_IN,
-    DBIAS_HIDDEN,
-    ARRAYS
+    DBIAS_HIDDEN
 };
 
-typedef struct recurrence {
-    const ab_exec *exec;
-    const ab_op_io *io;
-    int64_t batch, steps, features, hidden;
-    const ab_format *half; /* accumulate_half */
-    float *array[ARRAYS];
-    const float *w_in, *w_hidden, *x, *dout;
-    float *kept;
-} recurrence;
-
-static void measure(const recurrence *r, int64_t size[ARRAYS]) {
-    const ab_op_io *io = r->io;
-    const int64_t all = r->batch * r->steps, wide = GATES * r->hidden;
-    memset(size, 0, ARRAYS * sizeof *size);
-    size[WEIGHTS_IN] = ab_recurrent_copy(io->param[AB_W_IH]);
-    size[WEIGHTS_HIDDEN] = ab_recurrent_copy(io->param[AB_W_HH]);
-    size[BIAS] = KEPT * r->hidden;
-    size[OTHER] = 2 * wide;
-    size[INPUT] = ab_recurrent_copy(io->in[0]);
-    size[HIDDEN] = r->batch * r->hidden;
-    size[BEFORE] = all * r->hidden;
-    size[D_IN] = size[D_HIDDEN] = all * wide;
-    size[DOUT] = ab_recurrent_copy(io->dout);
-    size[DIN] = ab_recurrent_copy(io->din[0]);
-    size[DWEIGHTS_IN] = wide * r->features;
-    size[DWEIGHTS_HIDDEN] = wide * r->hidden;
-    size[DBIAS_IN] = size[DBIAS_HIDDEN] = wide;
-}
-
-static recurrence start(const ab_exec *exec, const ab_op_io *io) {
-    const ab_shape *in = &io->in[0]->shape;
-    recurrence r = {.exec = exec,
-                    .io = io,
-                    .batch = in->dim[0],
-                    .steps = in->dim[1],
-                    .features = in->dim[2],
-                    .hidden = ((const gru_attrs *)io->attrs)->hidden};
-    r.half = exec->accumulate_half && !ab_is_f32(io->out) ? io->out->format : NULL;
-    return r;
-}
-
-static void place(recurrence *r) {
-    int64_t size[ARRAYS];
-    char *memory = r->exec->workspace;
-    measure(r, size);
-    for (int i = 0; i < ARRAYS; i++) {
-        r->array[i] = (float *)(void *)memory;
-        memory += ab_floats_bytes(size[i]);
-    }
-    r->w_in = ab_view_f32(r->io->param[AB_W_IH], r->array[WEIGHTS_IN]);
-    r->w_hidden = ab_view_f32(r->io->param[AB_W_HH], r->array[WEIGHTS_HIDDEN]);
-    r->x = ab_view_f32(r->io->in[0], r->array[INPUT]);
-    r->kept = r->io->saved[0]->data;
+static void own_arrays(const ab_recurrence *r, int64_t *size) {
+    size[SUMS - AB_R_OWN] = KEPT * r->hidden;
+    size[HIDDEN - AB_R_OWN] = r->batch * r->hidden;
+    size[D_IN - AB_R_OWN] = size[D_HIDDEN - AB_R_OWN] = r->batch * r->steps * r->width;
+    size[DBIAS_HIDDEN - AB_R_OWN] = r->width;
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
-    recurrence r = start(exec, io);
-    int64_t size[ARRAYS];
-    measure(&r, size);
-    *workspace_bytes = *state_bytes = 0;
-    for (int i = 0; i < ARRAYS; i++) *workspace_bytes += ab_floats_bytes(size[i]);
+    ab_recurrent_measure(exec, io, GATES, own_arrays, workspace_bytes);
+    *state_bytes = 0;
     return AB_OK;
 }
 
-static void for_groups(recurrence *r, ab_work work) {
-    int64_t elements = r->batch * r->steps * KEPT * r->hidden;
-    ab_for_chunks(elements, ab_div_up(r->batch, AB_RECURRENT_SAMPLES), work, r);
-}
+static float *kept(const ab_recurrence *r) { return r->io->saved[0]->data; }
 
-/* ---- forward --------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------- */
 
 /* Both biases for r and z; that of the input for n, that of the state for its own product. */
-static void gather_biases(const recurrence *r) {
+static void gather_biases(const ab_recurrence *r) {
     const int64_t h = r->hidden;
-    float *sum = r->array[BIAS], *in = r->array[OTHER], *state = in + GATES * h;
+    float *sum = r->array[SUMS], *in = r->array[AB_R_BIAS], *state = in + r->width;
     memset(sum, 0, (size_t)(KEPT * h) * sizeof *sum);
     if (!r->io->param[AB_B_IH]) return;
     const float *b_in = ab_view_f32(r->io->param[AB_B_IH], in),
@@ -153,44 +86,26 @@ static void gather_biases(const recurrence *r) {
     memcpy(sum + 3 * h, b_state + 2 * h, (size_t)h * sizeof *sum);
 }
 
-/* c += a w^T, w [columns, inner] contiguous. */
-static void add_product(const recurrence *r, const float *a, int64_t lda, const float *w, int64_t inner,
-                        int64_t rows, int64_t columns, float *c, int64_t ldc) {
-    ab_gemm g = {.transpose_b = true,
-                 .rows = rows,
-                 .columns = columns,
-                 .inner = inner,
-                 .alpha = 1.0f,
-                 .beta = 1.0f,
-                 .a = a,
-                 .lda = lda,
-                 .b = w,
-                 .ldb = inner,
-                 .c = c,
-                 .ldc = ldc};
-    ab_gemm_run(&g, r->exec->path, r->half);
-}
-
 /* The sums of all steps of a group: biases, and what the input adds. */
-static void input_sums(const recurrence *r, int64_t first, int64_t samples) {
+static void input_sums(const ab_recurrence *r, int64_t first, int64_t samples) {
     const int64_t h = r->hidden, rows = samples * r->steps, at = first * r->steps;
     for (int64_t row = at; row < at + rows; row++)
-        memcpy(r->kept + row * KEPT * h, r->array[BIAS], (size_t)(KEPT * h) * sizeof(float));
-    add_product(r, r->x + at * r->features, r->features, r->w_in, r->features, rows, GATES * h,
-                r->kept + at * KEPT * h, KEPT * h);
+        memcpy(kept(r) + row * KEPT * h, r->array[SUMS], (size_t)(KEPT * h) * sizeof(float));
+    ab_recurrent_add_product(r, r->x + at * r->features, r->features, r->w_in, r->features, rows, r->width,
+                             kept(r) + at * KEPT * h, KEPT * h);
 }
 
 /* What the state, as stored, adds to the sums of one step: W_hn h apart from the input's. */
-static void state_sums(const recurrence *r, int64_t first, int64_t samples, int64_t step) {
-    const int64_t h = r->hidden;
+static void state_sums(const ab_recurrence *r, int64_t first, int64_t samples, int64_t step) {
+    const int64_t h = r->hidden, next = r->steps * KEPT * h;
     const float *state = r->array[HIDDEN] + first * h;
-    float *sums = r->kept + (first * r->steps + step) * KEPT * h;
-    add_product(r, state, h, r->w_hidden, h, samples, 2 * h, sums, r->steps * KEPT * h);
-    add_product(r, state, h, r->w_hidden + 2 * h * h, h, samples, h, sums + 3 * h, r->steps * KEPT * h);
+    float *sums = kept(r) + (first * r->steps + step) * KEPT * h;
+    ab_recurrent_add_product(r, state, h, r->w_hidden, h, samples, 2 * h, sums, next);
+    ab_recurrent_add_product(r, state, h, r->w_hidden + 2 * h * h, h, samples, h, sums + 3 * h, next);
 }
 
 static void forward_group(void *argument, int64_t group, int thread) {
-    const recurrence *r = argument;
+    const ab_recurrence *r = argument;
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     (void)thread;
     memset(r->array[HIDDEN] + first * h, 0, (size_t)(samples * h) * sizeof(float));
@@ -200,7 +115,7 @@ static void forward_group(void *argument, int64_t group, int thread) {
         for (int64_t i = first; i < first + samples; i++) {
             const int64_t at = i * r->steps + t;
             float *state = r->array[HIDDEN] + i * h;
-            ab_vec_math_get()->gru_step(r->kept + at * KEPT * h, state, h);
+            ab_vec_math_get()->gru_step(kept(r) + at * KEPT * h, state, h);
             ab_emit(r->exec, r->io->out, at * h, state, h);
             ab_read(r->io->out, at * h, h, state); /* a half state as stored; fp32 needs no conversion */
         }
@@ -208,102 +123,59 @@ static void forward_group(void *argument, int64_t group, int thread) {
 }
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
-    recurrence r = start(exec, io);
-    place(&r);
+    ab_recurrence r = ab_recurrent_start(exec, io, GATES, own_arrays);
     gather_biases(&r);
-    for_groups(&r, forward_group);
+    ab_recurrent_groups(&r, forward_group);
     return AB_OK;
 }
 
-/* ---- backward -------------------------------------------------------------------------------- */
-
-/* c (+)= d w. */
-static void back_product(const recurrence *r, const float *d, int64_t ldd, const float *w, int64_t columns,
-                         int64_t rows, float *c, int64_t ldc, float beta) {
-    ab_gemm g = {.rows = rows,
-                 .columns = columns,
-                 .inner = GATES * r->hidden,
-                 .alpha = 1.0f,
-                 .beta = beta,
-                 .a = d,
-                 .lda = ldd,
-                 .b = w,
-                 .ldb = columns,
-                 .c = c,
-                 .ldc = ldc};
-    ab_gemm_run(&g, r->exec->path, r->half);
-}
+/* ---- backward ---------------------------------------------------------------------------------- */
 
 /* Adds dout of a step and what comes back through the sums of the next step to the gradient of the state,
  * which holds what came through z. */
-static void state_gradient(const recurrence *r, int64_t first, int64_t samples, int64_t step) {
-    const int64_t h = r->hidden, n = GATES * h;
+static void state_gradient(const ab_recurrence *r, int64_t first, int64_t samples, int64_t step) {
+    const int64_t h = r->hidden, n = r->width;
     float *dh = r->array[HIDDEN] + first * h;
     if (step + 1 < r->steps)
-        back_product(r, r->array[D_HIDDEN] + (first * r->steps + step + 1) * n, r->steps * n, r->w_hidden, h,
-                     samples, dh, h, 1.0f);
+        ab_recurrent_back_product(r, r->array[D_HIDDEN] + (first * r->steps + step + 1) * n, r->steps * n,
+                                  r->w_hidden, h, samples, dh, h, 1.0f);
     for (int64_t i = 0; i < samples; i++) {
         const float *dout = r->dout + ((first + i) * r->steps + step) * h;
         for (int64_t k = 0; k < h; k++) dh[i * h + k] += dout[k];
     }
 }
 
-static void input_gradient(const recurrence *r, int64_t first, int64_t samples) {
-    ab_tensor *din = r->io->din[0];
-    const int64_t at = first * r->steps, rows = samples * r->steps, n = GATES * r->hidden;
-    float *result =
-        ab_target(din, at * r->features, r->array[DIN] + (ab_recurrent_copy(din) ? at * r->features : 0));
-    back_product(r, r->array[D_IN] + at * n, n, r->w_in, r->features, rows, result, r->features, 0.0f);
-    ab_emit(r->exec, din, at * r->features, result, rows * r->features);
-}
-
 static void backward_group(void *argument, int64_t group, int thread) {
-    const recurrence *r = argument;
-    int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden, n = GATES * h;
+    const ab_recurrence *r = argument;
+    int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden, n = r->width;
     (void)thread;
-    ab_recurrent_previous(r->io, first, samples, r->array[BEFORE]);
+    ab_recurrent_previous(r, first, samples);
     memset(r->array[HIDDEN] + first * h, 0, (size_t)(samples * h) * sizeof(float));
     for (int64_t t = r->steps - 1; t >= 0; t--) {
         state_gradient(r, first, samples, t);
         for (int64_t i = first; i < first + samples; i++) {
             const int64_t at = i * r->steps + t;
             float *const d[2] = {r->array[D_IN] + at * n, r->array[D_HIDDEN] + at * n};
-            ab_vec_math_get()->gru_step_backward(d, r->array[HIDDEN] + i * h, r->kept + at * KEPT * h,
-                                                 r->array[BEFORE] + at * h, h);
+            ab_vec_math_get()->gru_step_backward(d, r->array[HIDDEN] + i * h, kept(r) + at * KEPT * h,
+                                                 r->array[AB_R_BEFORE] + at * h, h);
         }
     }
-    if (r->io->din[0]) input_gradient(r, first, samples);
+    ab_recurrent_input_gradient(r, first, samples, r->array[D_IN]);
 }
 
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
-    recurrence r = start(exec, io);
-    place(&r);
-    r.dout = ab_view_f32(io->dout, r.array[DOUT]);
-    for_groups(&r, backward_group);
-    const ab_recurrent_gradients gradients = {.exec = exec,
-                                              .half = r.half,
-                                              .rows = r.batch * r.steps,
-                                              .width = GATES * r.hidden,
-                                              .features = r.features,
-                                              .hidden = r.hidden,
-                                              .d = r.array[D_IN],
-                                              .d_hidden = r.array[D_HIDDEN],
-                                              .x = r.x,
-                                              .before = r.array[BEFORE],
-                                              .dw_in = r.array[DWEIGHTS_IN],
-                                              .dw_hidden = r.array[DWEIGHTS_HIDDEN],
-                                              .dbias = r.array[DBIAS_IN],
-                                              .dbias_hidden = r.array[DBIAS_HIDDEN]};
-    ab_recurrent_weight_gradients(&gradients, io);
+    ab_recurrence r = ab_recurrent_start(exec, io, GATES, own_arrays);
+    r.dout = ab_view_f32(io->dout, r.array[AB_R_DOUT]);
+    ab_recurrent_groups(&r, backward_group);
+    ab_recurrent_weight_gradients(&r, r.array[D_IN], r.array[D_HIDDEN], r.array[DBIAS_HIDDEN], io);
     return AB_OK;
 }
 
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
-    double hidden = (double)((const gru_attrs *)attrs)->hidden, steps = (double)(in->dim[0] * in->dim[1]);
     (void)out;
-    return steps * 2.0 * GATES * hidden * ((double)in->dim[2] + hidden + 10.0);
+    return ab_recurrent_flops(GATES, ((const gru_attrs *)attrs)->hidden, in);
 }
 
 const ab_op ab_op_gru = {.name = "gru",

@@ -40,17 +40,6 @@ static bool is_called(const update *u, const char *name) { return strcmp(u->opti
 
 static double or_zero(double x) { return isnan(x) ? 0 : x; }
 
-static bool is_adam(const update *u) { return is_called(u, "adam") || is_called(u, "adamw"); }
-
-/* Whether the update can be computed. */
-static bool is_known(const update *u) {
-    const ab_lib_optimizer *o = u->optimizer;
-    if (isnan(u->lr)) return false;
-    if (is_called(u, "sgd")) return or_zero(o->momentum) == 0 || u->state[0];
-    return is_adam(u) && u->state[0] && u->state[1] && u->correction1 > 0 && u->correction2 > 0 &&
-           !isnan(o->eps);
-}
-
 /* What is subtracted from weight i for weight decay; 0 where it is part of the gradient of an adaptive step.
  */
 static double decay_of(const update *u, int64_t i) {
@@ -58,18 +47,34 @@ static double decay_of(const update *u, int64_t i) {
     return u->lr * or_zero(u->optimizer->weight_decay) * (double)u->before[i];
 }
 
-static double sgd_step(const update *u, int64_t i) {
+static double decayed_gradient(const update *u, int64_t i) {
+    return (double)u->grad[i] + or_zero(u->optimizer->weight_decay) * (double)u->before[i];
+}
+
+static double sgd_step(const update *u, int64_t i) { return u->lr * decayed_gradient(u, i); }
+
+static double momentum_step(const update *u, int64_t i) {
     const ab_lib_optimizer *o = u->optimizer;
-    const double d = (double)u->grad[i] + or_zero(o->weight_decay) * (double)u->before[i];
-    if (or_zero(o->momentum) == 0) return u->lr * d;
     const double buffer = (double)u->state[0][i];
-    return u->lr * (o->nesterov ? d + o->momentum * buffer : buffer);
+    return u->lr * (o->nesterov ? decayed_gradient(u, i) + o->momentum * buffer : buffer);
 }
 
 /* Kingma and Ba, "Adam", algorithm 1, from the moments after the step. */
 static double adam_step(const update *u, int64_t i) {
     const double m = (double)u->state[0][i] / u->correction1, v = (double)u->state[1][i] / u->correction2;
     return u->lr * m / (sqrt(v) + u->optimizer->eps) + decay_of(u, i);
+}
+
+typedef double (*step_rule)(const update *u, int64_t i);
+
+/* NULL: the update cannot be computed from what is known. */
+static step_rule rule_of(const update *u) {
+    const ab_lib_optimizer *o = u->optimizer;
+    if (isnan(u->lr)) return NULL;
+    if (is_called(u, "sgd")) return or_zero(o->momentum) == 0 ? sgd_step : u->state[0] ? momentum_step : NULL;
+    if (!is_called(u, "adam") && !is_called(u, "adamw")) return NULL;
+    if (!u->state[0] || !u->state[1] || isnan(o->eps)) return NULL;
+    return u->correction1 > 0 && u->correction2 > 0 ? adam_step : NULL;
 }
 
 static bool stays(const update *u, int64_t i, double part) {
@@ -90,12 +95,12 @@ static void count_decay(const update *u, int64_t i, ab_lib_account *decay) {
 }
 
 static void count(const update *u, ab_lib_moves *moves) {
-    const bool known = is_known(u);
-    if (!known) moves->update.energy = moves->update.lost_energy = (double)NAN;
+    const step_rule rule = rule_of(u);
+    if (!rule) moves->update.energy = moves->update.lost_energy = (double)NAN;
     for (int64_t i = 0; i < u->n; i++) {
         if (!isfinite(u->grad[i]) || !isfinite(u->before[i]) || !isfinite(u->after[i])) continue;
-        const double step = !known ? (double)u->grad[i] : is_adam(u) ? adam_step(u, i) : sgd_step(u, i);
-        if (known) count_decay(u, i, &moves->decay);
+        const double step = rule ? rule(u, i) : (double)u->grad[i];
+        if (rule) count_decay(u, i, &moves->decay);
         if (step == 0 || !isfinite(step)) continue;
         const bool lost = u->after[i] == u->before[i];
         moves->update.nonzero++;

@@ -94,7 +94,7 @@ void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const
         if (some == 0) break;
     }
     *cause = classified ? most_frequent(found, classified) : unknown(tensor);
-    if (is_in_place(run)) cause->id = AB_CAUSE_not_reproduced;
+    if (io && is_in_place(run)) cause->id = AB_CAUSE_not_reproduced;
 }
 
 /* One element of a tensor in any memory; NAN if it cannot be read. */

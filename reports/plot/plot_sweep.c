@@ -263,6 +263,7 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     char label[AB_PLOT_LABEL];
     sweep s;
     AB_TRY(collect(document, &s));
+    if (!s.line) return AB_OK;
     const line *l = s.line + (ptrdiff_t)page * PER_PAGE;
     const int left = s.lines - page * PER_PAGE, count = left < PER_PAGE ? left : PER_PAGE;
     for (int i = 0; i < count; i++) write_line(&l[i], label_of(&s, &l[i], label), data);

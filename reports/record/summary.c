@@ -336,7 +336,7 @@ bool ab_summary_times_overlap(const cJSON *cell, const cJSON *o0) {
 static figure speed_ratio(const facts *f, const ab_machines *machines) {
     if (f->baseline && !ab_machines_alike(machines, f->cell, f->baseline->cell))
         return unknown("O0 ran on another class of machine");
-    if (f->speed_void) return unknown("%s", f->failed.text[0]);
+    if (f->speed_void || !f->baseline) return unknown("%s", f->speed_void ? f->failed.text[0] : no_baseline);
     if (f->baseline->speed_void) return unknown("O0: %s", ab_text_brief(f->baseline->failed.text[0], 150));
     double steps = ab_json_number(f->cell, "steps_total", 0);
     double o0_steps = ab_json_number(f->baseline->cell, "steps_total", 0);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 const ab_thresholds ab_thresholds_default = {
-#define AB_THRESHOLD(name, value, unit, kind, source) .name = value,
+#define AB_THRESHOLD(name, value, unit, kind, source) .name = (value),
 #include "reports/diagnose/thresholds/thresholds.def"
 #undef AB_THRESHOLD
 };

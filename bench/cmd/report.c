@@ -131,17 +131,13 @@ static ab_status check_several(const request *r) {
     return AB_OK;
 }
 
-/* Adds the document of another rank, or of another run. */
-static ab_status add_document(const request *r, cJSON *document, bool ranks, int i) {
+/* Adds the document of another run. */
+static ab_status add_document(const request *r, cJSON *document, int i) {
     cJSON *other = NULL;
     ab_status status;
     AB_TRY_GOTO(ab_result_load(r->documents[i], &other));
-    if (ranks) {
-        AB_TRY_GOTO(ab_result_add_rank(document, r->documents[0], i, other, r->documents[i]));
-    } else {
-        AB_TRY_GOTO(ab_result_summarise(other));
-        AB_TRY_GOTO(ab_result_lay_over(document, r->documents[0], i, other, r->documents[i]));
-    }
+    AB_TRY_GOTO(ab_result_summarise(other));
+    AB_TRY_GOTO(ab_result_lay_over(document, r->documents[0], i, other, r->documents[i]));
 out:
     cJSON_Delete(other);
     return status;
@@ -150,11 +146,15 @@ out:
 /* The document, summarised, with those of the other ranks or runs in it. */
 static ab_status load(const request *r, cJSON **document) {
     AB_TRY(ab_result_load(r->documents[0], document));
-    const bool ranks = ab_result_is_rank(*document);
-    if (r->count > 1 && !ranks) AB_TRY(check_several(r));
-    if (!ranks) AB_TRY(ab_result_summarise(*document));
-    for (int i = 1; i < r->count; i++) AB_TRY(add_document(r, *document, ranks, i));
-    return ranks ? ab_result_summarise(*document) : AB_OK;
+    if (r->count > 1 && ab_result_is_rank(*document)) {
+        cJSON_Delete(*document);
+        AB_TRY(ab_result_load_ranks((const char *const *)r->documents, r->count, document));
+        return ab_result_summarise(*document);
+    }
+    if (r->count > 1) AB_TRY(check_several(r));
+    AB_TRY(ab_result_summarise(*document));
+    for (int i = 1; i < r->count; i++) AB_TRY(add_document(r, *document, i));
+    return AB_OK;
 }
 
 static ab_status print_report(const request *r, const ab_report *format, int color) {

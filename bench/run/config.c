@@ -300,6 +300,10 @@ static ab_status check_faults(const ab_recipe *recipe) {
     if (recipe->faults & AB_FAULT_clip_before_unscale && !clips)
         return ab_fail(AB_USAGE, "--fault clip_before_unscale: nothing is clipped; give --clip-norm or "
                                  "--clip-value");
+    if (recipe->faults & AB_FAULT_flipped_bit_on_a_rank && ab_rank_place_get().ranks < 2)
+        return ab_fail(AB_USAGE,
+                       "--fault flipped_bit_on_a_rank: ranks have weights of their own with --ranks "
+                       "mpi only");
     if (recipe->faults & of_accumulation && recipe->micro_batches < 2)
         return ab_fail(AB_USAGE, "--fault: mistakes of accumulation need --gradient-accumulation-steps of 2 "
                                  "or more");
@@ -373,8 +377,9 @@ static ab_status take_sync_bn(const ab_options *options, const ab_net *net, ab_s
 }
 
 static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
-    static const ab_option_id of_ranks[] = {AB_OPTION_ddp,    AB_OPTION_reduce,    AB_OPTION_reduce_dtype,
-                                            AB_OPTION_divide, AB_OPTION_bucket_mb, AB_OPTION_sync_bn};
+    static const ab_option_id of_ranks[] = {AB_OPTION_ddp,        AB_OPTION_reduce,    AB_OPTION_reduce_dtype,
+                                            AB_OPTION_divide,     AB_OPTION_bucket_mb, AB_OPTION_sync_bn,
+                                            AB_OPTION_check_ranks};
     ab_rank_recipe *ranks = &config->recipe.ranks;
     char name[AB_OPTION_NAME];
     double mebibytes = 25;
@@ -384,10 +389,14 @@ static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
     AB_TRY(take_sync_bn(options, config->net, &ranks->sync_bn));
     AB_TRY(parse_real(options, AB_OPTION_bucket_mb, 0x1p-20, 0x1p20, &mebibytes));
     ranks->bucket_bytes = mebibytes * 0x1p20;
+    AB_TRY(parse_integer(options, AB_OPTION_check_ranks, 1, 1LL << 40, &ranks->check_every));
     for (size_t i = 0; i < AB_COUNT_OF(of_ranks); i++)
         if (ranks->count < 2 && ab_rank_place_get().ranks == 0 && options->given[of_ranks[i]])
             return ab_fail(AB_USAGE, "%s: nothing is reduced; give --ranks N with 2 or more",
                            ab_option_name(of_ranks[i], name));
+    if (options->given[AB_OPTION_check_ranks] && ab_rank_place_get().ranks == 0)
+        return ab_fail(AB_USAGE, "--check-ranks: simulated ranks share one copy of the weights; give --ranks "
+                                 "mpi");
     if (ranks->count > 1 && strcmp(config->device->name, "cpu") != 0)
         return ab_fail(AB_USAGE, "--ranks: ranks are simulated on the CPU only, found device %s",
                        config->device->name);

@@ -274,6 +274,14 @@ static void reduction_event(const ab_cell *cell) {
     ab_json_line_end(&line);
 }
 
+static void replicas_event(const ab_cell *cell, bool full) {
+    ab_json_line line;
+    if (!full || !ab_cell_checks_ranks(cell)) return;
+    ab_json_line_begin(&line, stdout, "replicas");
+    ab_cell_report_replicas(cell, &line.sink);
+    ab_json_line_end(&line);
+}
+
 static void shadow_event(const ab_fp32_reference *reference, const ab_run_config *config) {
     if (!reference) return;
     ab_json_line line;
@@ -353,6 +361,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         if (profiled) ab_profiler_end_step(profiler, time);
         double norm = (double)NAN; /* after the step's time was taken */
         if (full) AB_TRY(ab_cell_gradient_norm(cell, &result, &norm));
+        if (full) AB_TRY(ab_cell_check_ranks(cell));
         step_event_with_scales(cell, step, &result, norm, observer || result.replayed, time);
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
@@ -392,6 +401,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     ab_probing_event(&probing);
     AB_TRY_GOTO(profile_event(&profiler, config, task->place == 0));
     reduction_event(cell);
+    replicas_event(cell, full);
     shadow_event(reference, config);
     if (full && first) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (full && first && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));

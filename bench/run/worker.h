@@ -2,7 +2,8 @@
  * stdout.
  *
  * Lines: {"event": "start", ...}: what was compiled and allocated; {"event": "step", ...} one per step;
- * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "reduction", ...}, {"event": "end", ...},
+ * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "reduction", ...},
+ * {"event": "replicas", ...}, {"event": "end", ...},
  * of a few steps for what probing costs
  * {"event": "probe_cost", "step_ns", "probe_ns"} instead of those; or {"event": "error",
  * "message", "status"} (text of the status) as the last line. */

@@ -18,6 +18,7 @@ typedef struct ab_rank_recipe {
     int64_t count;          /* ranks, each with batches of its own; 0 means 1: no reduction */
     ab_reduction reduction; /* wire NULL: each gradient's own format */
     double bucket_bytes;
+    int64_t check_every; /* steps after which the weights of all ranks are compared; 0: never */
     ab_sync_form
         sync_bn; /* batch norms share statistics over ranks as a framework's; AB_SYNC_NONE: each its own */
 } ab_rank_recipe;

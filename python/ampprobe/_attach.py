@@ -141,6 +141,7 @@ def attach(
     half: Optional[str] = None,
     layers: Optional[bool] = None,
     reference_every: int = 100,
+    check_ranks: int = 0,
 ) -> Any:
     """Starts to record the training of `model` by `optimizer` (each may be a list) into the file `out`.
 
@@ -150,6 +151,9 @@ def attach(
     half     "fp16" or "bf16", where it cannot be seen from the weights: the format whose range is judged
     layers   False: never put hooks on layers
     reference_every   with probe.step(closure): compare gradients with fp32 ones every so many steps; 0: never
+
+    check_ranks   checksums of the weights every so many steps, which `ampbench diagnose` compares over the
+                  records of all ranks; 0: none
 
     Wrong arguments raise TypeError or ValueError, a file that cannot be written OSError, a missing library or
     one of another version RuntimeError, all before the first step. Later nothing is raised: a probe that
@@ -167,14 +171,17 @@ def attach(
     _check_scaler(scaler)
     if half not in (None, "fp16", "bf16"):
         raise ValueError(f"ampprobe.attach: half is 'fp16' or 'bf16', not {half!r}")
-    if not 0 <= budget <= 1 or every < 0:
-        raise ValueError("ampprobe.attach: budget is a share from 0 to 1, every a whole number from 0")
+    if not 0 <= budget <= 1 or every < 0 or check_ranks < 0:
+        raise ValueError(
+            "ampprobe.attach: budget is a share from 0 to 1, every and check_ranks are whole numbers from 0"
+        )
     options = {
         "every": every,
         "budget": budget,
         "half": half,
         "layers": layers,
         "reference_every": reference_every,
+        "check_ranks": check_ranks,
         "world": _describe.rank_and_world()[1],
     }
     path = _rank_path(os.fspath(out))

@@ -94,20 +94,22 @@ class Group:
         self.updating = False
 
     def watch(self) -> None:
-        """Puts hooks on the optimizer's step."""
-        self.unwatch(everything=True)
+        """Puts hooks on the optimizer's step, those that are missing: the hook after the step may be running,
+        and torch goes through a list of hooks that must not change meanwhile."""
         optimizer = self.optimizer()
-        if optimizer is not None:
-            after = optimizer.register_step_post_hook(self._untraced(self.after_optimizer_step))
-            before = optimizer.register_step_pre_hook(self._untraced(self.before_optimizer_step))
-            self.hooks = [after, before]
+        if optimizer is None:
+            return
+        if not self.hooks:
+            self.hooks.append(optimizer.register_step_post_hook(self.untraced(self.after_optimizer_step)))
+        if len(self.hooks) == 1:
+            self.hooks.append(optimizer.register_step_pre_hook(self.untraced(self.before_optimizer_step)))
 
     def unwatch(self, everything: bool) -> None:
         """Takes both hooks off, or that before the step."""
         while len(self.hooks) > (0 if everything else 1):
             self.hooks.pop().remove()
 
-    def _untraced(self, function: Callable) -> Callable:
+    def untraced(self, function: Callable) -> Callable:
         """A hook that torch.compile does not trace; torch.compiler.disable alone costs time in eager."""
         torch = sys.modules.get("torch")
         if torch is None:

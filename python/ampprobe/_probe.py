@@ -12,7 +12,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _facts, _layers, _layout, _origin, _patches, _replay
+from . import _abi, _describe, _facts, _layers, _layout, _origin, _patches, _replay, _replicas
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value, scale_of
@@ -53,6 +53,7 @@ class Probe:
         self.origin_steps = 0
         self.runs_again = False  # inside probe.step
         self.references: list[dict] = []
+        self._replica_hooks: list = []
         torch = sys.modules.get("torch")
         self.plain_type: Any = torch.Tensor if torch is not None else None
         self._names = _describe.parameter_names(models, optimizers)
@@ -77,9 +78,10 @@ class Probe:
             if scaler is not None:
                 self.saw_scaler(scaler, None)
             self.finder.attached(optimizers)
+            self._compare_ranks(models, optimizers)
         except BaseException:  # nothing of a probe that could not be attached stays
             self.off = True
-            self._detach()
+            self._detach(hooks=True)
             self.record.close()
             raise
         atexit.register(self.close)
@@ -93,6 +95,21 @@ class Probe:
         group.watch()
         if group.index == 0:
             self.begin_step(group.plan)
+
+    def _compare_ranks(self, models: Sequence, optimizers: Sequence) -> None:
+        every, torch = int(self._options.get("check_ranks") or 0), sys.modules.get("torch")
+        if not every or torch is None:
+            return
+        optimizer = optimizers[0]
+        if not hasattr(optimizer, "register_step_post_hook"):
+            self.note("check_ranks: weights are compared where an optimizer of torch takes the steps")
+            return
+        self.replicas = _replicas.Replicas(self, models, every, torch)
+        untraced = self.groups[0].untraced
+        self._replica_hooks = [
+            optimizer.register_step_pre_hook(untraced(self.replicas.steps_soon)),
+            optimizer.register_step_post_hook(untraced(self.replicas.stepped)),
+        ]
 
     def parameter_name(self, parameter: Any) -> str:
         """The name of a parameter in the record."""
@@ -374,10 +391,13 @@ class Probe:
                 pass
         self._detach()
 
-    def _detach(self) -> None:
+    def _detach(self, hooks: bool = False) -> None:
+        """Takes patches away; hooks on the optimizer's step only where none of them can be running."""
         self.quiet.on = False
-        for group in getattr(self, "groups", ()):
+        for group in getattr(self, "groups", ()) if hooks else ():
             group.unwatch(everything=True)
+        while hooks and self._replica_hooks:
+            self._replica_hooks.pop().remove()
         self.layers.end()
         _patches.unregister(self)
 
@@ -398,7 +418,7 @@ class Probe:
         except Exception as error:
             self.fail(error)
         self.off = True
-        self._detach()
+        self._detach(hooks=True)
         self.record.close()
 
     def __enter__(self) -> "Probe":

@@ -3,10 +3,13 @@
 
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
+#include "reports/record/replicas.h"
+#include "reports/record/result.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 static cJSON *item_at(const cJSON *root, const char *path) {
@@ -219,4 +222,30 @@ ab_status ab_result_add_rank(cJSON *document, const char *path, int merged, cons
     add_cell(document, merged, cJSON_GetArrayItem(item_at(document, "cells"), 0),
              cJSON_GetArrayItem(ab_json_at(other, "cells"), 0), other_path);
     return AB_OK;
+}
+
+static ab_status place_replicas(cJSON *const *documents, int count) {
+    cJSON *replicas = NULL, *cell = cJSON_GetArrayItem(ab_json_at(documents[0], "cells"), 0);
+    AB_TRY(ab_replicas_of_records((const cJSON *const *)documents, count, &replicas));
+    if (replicas && cell)
+        cJSON_AddItemToObject(cell, "replicas", replicas);
+    else
+        cJSON_Delete(replicas);
+    return AB_OK;
+}
+
+ab_status ab_result_load_ranks(const char *const *paths, int count, cJSON **document) {
+    cJSON **documents = calloc((size_t)count, sizeof *documents);
+    ab_status status;
+    *document = NULL;
+    if (!documents) return ab_fail(AB_NO_MEMORY, "records of ranks: out of memory");
+    for (int i = 0; i < count; i++) AB_TRY_GOTO(ab_result_load(paths[i], &documents[i]));
+    for (int i = 1; i < count; i++)
+        AB_TRY_GOTO(ab_result_add_rank(documents[0], paths[0], i, documents[i], paths[i]));
+    AB_TRY_GOTO(place_replicas(documents, count));
+out:
+    *document = documents[0];
+    for (int i = 1; i < count; i++) cJSON_Delete(documents[i]);
+    free(documents);
+    return status;
 }

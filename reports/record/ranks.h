@@ -16,6 +16,10 @@ AB_BEGIN_DECLS
 AB_MUST_CHECK ab_status ab_result_add_rank(cJSON *document, const char *path, int merged, const cJSON *other,
                                            const char *other_path);
 
+/* Loads the records of the ranks of one run, adds them to the first and compares the checksums of their
+ * weights (replicas.h). The caller owns *document, also after an error. */
+AB_MUST_CHECK ab_status ab_result_load_ranks(const char *const *paths, int count, cJSON **document);
+
 AB_END_DECLS
 
 #endif

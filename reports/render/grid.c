@@ -626,8 +626,26 @@ static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
     return AB_OK;
 }
 
+/* Adds a line for every cell whose ranks have parted. */
+static ab_status add_partings(const cJSON *document, ab_grid *grid) {
+    const cJSON *cell;
+    int row = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        char label[LABEL_TEXT], tensor[120];
+        const cJSON *parted = ab_json_at(cell, "replicas.parted");
+        label_text(grid, row++, label);
+        if (parted)
+            AB_TRY(add_line(&grid->notes, AB_TONE_BAD,
+                            "%s: after %.0f steps rank %.0f had other weights than most: %s", label,
+                            ab_json_number(parted, "steps", 0), ab_json_number(parted, "rank", 0),
+                            clean(parted, "tensor", "?", tensor, sizeof tensor)));
+    }
+    return AB_OK;
+}
+
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_own_scales(document, grid));
+    AB_TRY(add_partings(document, grid));
     AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
                        &grid->notes));
     AB_TRY(add_grouped(document, grid, "summary.baseline_learned_reason", AB_TONE_WARN, "no certificate",

@@ -27,6 +27,8 @@ refused "only \`ampbench run\` trains" plan --ranks mpi
 refused "did you mean 'torch'" --ranks 2 --sync-bn torhc --out "$work/none.json"
 refused "mlp has no batch norm" --ranks 2 --net mlp --sync-bn torch --out "$work/none.json"
 refused "nothing is reduced; give --ranks N" --net resnet8 --sync-bn torch --out "$work/none.json"
+refused "share one copy of the weights" --ranks 2 --check-ranks 3 --out "$work/none.json"
+refused "with --ranks mpi only" --ranks 2 --fault flipped_bit_on_a_rank --out "$work/none.json"
 refused "give --ranks mpi" --ranks 2 --reduce mpi-allreduce --out "$work/none.json"
 PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused "that of MPICH: there is no libampbench_mpi_mpich.so" \
     --ranks mpi --out "$work/none.json"
@@ -112,6 +114,25 @@ expect_rc 0 "mpi-allreduce"
 mpi "$first" 2 "${common[@]}" --ranks mpi --reduce mpi-allreduce --reduce-dtype bf16 --out "$work/none.json"
 expect_rc 2 "mpi-allreduce in bf16"
 expect_text "$work/err" "MPI has no sum of bf16" "mpi-allreduce in bf16"
+
+# Every rank's own weights are compared: a bit that flips on the last of three ranks is named.
+parted=(--levels O0,O2 --steps 8 --ranks mpi --check-ranks 2)
+mpi "$last" 3 "${common[@]}" "${parted[@]}" --fault flipped_bit_on_a_rank --out "$work/parted.json"
+expect_rc 0 "a flipped bit"
+expect_text "$work/out" "after 4 steps rank 2 had other weights than most: fc3.bias" "a flipped bit's table"
+follows_schema "$work/parted.json" "a record of ranks that parted"
+run diagnose "$work/parted.json"
+expect_rc 4 "diagnose, a flipped bit"
+expect_text "$work/out" "ranks_out_of_step (training, first, shown) in fc3" "diagnose, a flipped bit"
+expect_text "$work/out" "after 4 steps fc3.bias of rank 2 is not, bit by bit, that of most ranks (1 of 3" \
+    "diagnose, a flipped bit"
+mpi "$first" 3 "${common[@]}" "${parted[@]}" --out "$work/whole.json"
+expect_rc 0 "ranks that stay the same"
+run diagnose "$work/whole.json"
+expect_no_text "$work/out" "ranks_out_of_step" "ranks that stay the same"
+checks=$((checks + 1))
+sound=$(tr -d ' \t\n' <"$work/whole.json" | grep -o '"replicas":{"every":2,"checks":4,"ranks":3}' | wc -l)
+[ "$sound" = 2 ] || fail "not four checks a cell without a difference"
 
 # Ranks that were started with other options.
 timeout 120 "mpirun.$first" -n 1 "$AMPBENCH" "${common[@]}" --ranks mpi --out "$work/none.json" : \

@@ -59,6 +59,17 @@ void ab_cell_report_reduction(const ab_cell *cell, ab_probe_sink *sink);
 /* Whether there is something to report. */
 bool ab_cell_has_reduction(const ab_cell *cell);
 
+/* Ranks that are processes: compares the checksums of all ranks' trained weights (fp32 masters where there
+ * are any), bit by bit of every rank's own copy, if that is due after the step that just ended
+ * (recipe.ranks.check_every). All ranks must call it after every step. */
+AB_MUST_CHECK ab_status ab_cell_check_ranks(ab_cell *cell);
+
+/* Writes "every", "checks", "ranks", "parted": when, where and on which rank weights were not the same, as
+ * far as the checks tell; null if they always were. */
+void ab_cell_report_replicas(const ab_cell *cell, ab_probe_sink *sink);
+/* Whether ranks are compared. */
+bool ab_cell_checks_ranks(const ab_cell *cell);
+
 /* Bytes that ranks add to a category of a plan: their gradients, and replicas for --sync-bn. workspace: bytes
  * of one rank's ops. */
 int64_t ab_cell_rank_bytes(const ab_cell_config *config, const ab_plan *plan, ab_mem_category category,

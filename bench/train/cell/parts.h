@@ -15,6 +15,14 @@
 #include "bench/train/ranks/rank_gradients.h"
 #include "bench/train/update/gradients.h"
 #include "bench/train/update/update.h"
+#include "kernels/collective/replicas.h"
+
+/* What the comparisons of ranks' weights found. */
+typedef struct ab_replica_checks {
+    int64_t checks, agreed; /* steps that had been made at the last check without a difference */
+    int64_t step;           /* at the first check with one; 0: there was none */
+    ab_parting parting;
+} ab_replica_checks;
 
 struct ab_cell {
     ab_cell_config config; /* as passed to ab_cell_create */
@@ -34,6 +42,7 @@ struct ab_cell {
     ab_loss_scalers scalers;
     ab_gradients gradients;
     ab_rank_gradients ranks;
+    ab_replica_checks replicas;
     struct ab_sync *sync; /* owned; NULL: batch norms are not synchronised */
     ab_weight_update update;
     struct ab_step_window *window; /* owned; NULL: the host decides every step */

@@ -2,6 +2,7 @@
 #include "bench/train/cell/step.h"
 
 #include "bench/train/cell/parts.h"
+#include "bench/train/cell/replicas.h"
 #include "bench/train/cell/sync.h"
 #include "bench/train/memory/memory.h"
 #include "bench/train/pass/backward.h"
@@ -22,6 +23,7 @@ static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
     result->correct = cell->score.correct;
     result->scored = cell->score.count;
     if (!result->skipped) AB_TRY(update_weights(cell));
+    AB_TRY(ab_replica_fault(cell));
     ab_step_times_part(cell->walk.times, AB_TIMED_UPDATE);
     if (!result->skipped || cell->config.recipe.schedule_on_skip) at->advanced++;
     cell->observation.observer = NULL;

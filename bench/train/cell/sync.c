@@ -4,7 +4,6 @@
 #include "bench/train/cell/parts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct ab_sync {
     ab_norm_sync norm;
@@ -20,16 +19,10 @@ static ab_status gather_in_turns(void *context, const float *own, int64_t n, con
 
 /* The link's memory is not used for gradients before the passes have ended. */
 static ab_status gather_by_link(void *context, const float *own, int64_t n, const float **all) {
-    const ab_cell *cell = context;
-    const int ranks = (int)cell->position.ranks, rank = (int)cell->position.rank;
-    const int64_t bytes = n * (int64_t)sizeof *own;
-    ab_link_part part[AB_RANKS_MOST] = {{0}};
-    unsigned char *memory;
-    AB_TRY(ab_rank_link_memory((size_t)(bytes * ranks), &memory));
-    memcpy(memory + rank * bytes, own, (size_t)bytes);
-    for (int r = 0; r < ranks; r++) part[r] = (ab_link_part){rank * bytes, bytes, r * bytes, bytes};
-    AB_TRY(ab_rank_link_exchange(part, ranks));
-    *all = (const float *)(const void *)memory;
+    const unsigned char *bytes;
+    (void)context;
+    AB_TRY(ab_rank_link_gather(own, (size_t)n * sizeof *own, &bytes));
+    *all = (const float *)(const void *)bytes;
     return AB_OK;
 }
 

@@ -68,6 +68,19 @@ ab_status ab_rank_link_exchange(const ab_link_part part[], int ranks) {
     return ask(&request);
 }
 
+ab_status ab_rank_link_gather(const void *own_bytes, size_t bytes, const unsigned char **all) {
+    const int ranks = own.place.ranks, rank = own.place.rank;
+    const int64_t each = (int64_t)bytes;
+    ab_link_part part[AB_RANKS_MOST] = {{0}};
+    unsigned char *memory;
+    AB_TRY(ab_rank_link_memory(bytes * (size_t)ranks, &memory));
+    memcpy(memory + rank * each, own_bytes, bytes);
+    for (int r = 0; r < ranks; r++) part[r] = (ab_link_part){rank * each, each, r * each, each};
+    AB_TRY(ab_rank_link_exchange(part, ranks));
+    *all = memory;
+    return AB_OK;
+}
+
 ab_status ab_rank_link_allreduce(size_t at, size_t count) {
     return ask(&(ab_link_request){.kind = AB_LINK_ALLREDUCE, .at = (int64_t)at, .count = (int64_t)count});
 }

@@ -61,6 +61,10 @@ AB_MUST_CHECK ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory
  * part is ignored. Returns when all bytes are there. */
 AB_MUST_CHECK ab_status ab_rank_link_exchange(const ab_link_part part[], int ranks);
 
+/* `bytes` bytes of every rank, in the order of the ranks; valid until the shared memory is used again. All
+ * ranks call it with the same number. */
+AB_MUST_CHECK ab_status ab_rank_link_gather(const void *own, size_t bytes, const unsigned char **all);
+
 /* The sum over ranks of `count` floats at byte `at`, in place, by the MPI library. */
 AB_MUST_CHECK ab_status ab_rank_link_allreduce(size_t at, size_t count);
 

@@ -44,6 +44,17 @@ static bool one_rank(const ab_case *c, const struct ab_verdict *verdict) {
     return ab_json_number(c->facts.document, "config.ranks", 1) < 2;
 }
 
+/* Simulated ranks share one copy of the weights; shards have no copies. */
+static bool one_replica(const ab_case *c, const struct ab_verdict *verdict) {
+    (void)verdict;
+    return !ab_json_at(c->facts.document, "config.mpi") &&
+           ab_json_number(c->facts.document, "probe.world", 1) < 2;
+}
+
+static bool has_replicas(const ab_case *c) {
+    return one_replica(c, NULL) || ab_json_at(c->facts.cell, "replicas");
+}
+
 const ab_need ab_need_o0 = {
     "whether fp32 does better", "run with an O0 cell, --levels O0,...", has_o0,
     "train the same loop once in fp32 with the probe and give its record: --baseline FP32.json"};
@@ -57,6 +68,9 @@ const ab_need ab_need_reduction = {
     "what the reduction over ranks does to gradients",
     "run with --ranks N in place of mpi, which has the same bits, and a probe (the default ones)",
     has_reduction, "measure it: save gradients of a few micro-batches and give them to `ampbench ranks`"};
+const ab_need ab_need_replicas = {
+    "whether all ranks have the same weights", "run with --check-ranks K", has_replicas,
+    "attach the probe with check_ranks=K on every rank and give the records of all ranks"};
 const ab_need ab_need_unscaled = {
     "whether gradients are clipped, or unscaled again, while they carry the scale",
     "run with the probe gradients (a default one)", has_unscaled,
@@ -168,6 +182,7 @@ const ab_refutation ab_refuted_o0_finite = {"all of O0's losses are finite", o0_
 const ab_refutation ab_refuted_bad_start = {"inputs or initial weights are not finite", bad_start};
 const ab_refutation ab_refuted_no_scale = {"the loss is not scaled", no_scale};
 const ab_refutation ab_refuted_one_rank = {"there is one rank: nothing is reduced", one_rank};
+const ab_refutation ab_refuted_one_replica = {"all ranks share one copy of the weights", one_replica};
 const ab_refutation ab_refuted_one_batch = {"a step has one micro-batch", one_batch};
 const ab_refutation ab_refuted_first_loss = {"the first loss is NaN or inf, before there is a gradient",
                                              first_loss};

@@ -27,6 +27,7 @@ extern const ab_need ab_need_state;     /* second moments that do not change */
 extern const ab_need ab_need_signals;   /* of O0 */
 extern const ab_need ab_need_vitals;    /* data, labels, weights */
 extern const ab_need ab_need_reduction; /* what a reduction over ranks did; there without ranks too */
+extern const ab_need ab_need_replicas;  /* whether ranks have the same weights; there without ranks too */
 extern const ab_need ab_need_loop;      /* what a training loop of the user's own does and states */
 
 /* How to record a fact for this record: as ampbench runs, or as a probe watches a loop. */
@@ -48,7 +49,8 @@ extern const ab_refutation ab_refuted_one_batch;    /* a step has one micro-batc
 extern const ab_refutation ab_refuted_first_loss;   /* the first loss is not finite, before any gradient */
 extern const ab_refutation ab_refuted_wide_weights; /* half weights are not updated: masters or fp32 */
 
-extern const ab_refutation ab_refuted_one_rank; /* nothing is reduced */
+extern const ab_refutation ab_refuted_one_rank;    /* nothing is reduced */
+extern const ab_refutation ab_refuted_one_replica; /* all ranks share one copy of the weights */
 
 /* Updates of the cell and of O0 are recorded; the cell's are far smaller, at the same rate (updates_small).
  */

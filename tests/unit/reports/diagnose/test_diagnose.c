@@ -884,6 +884,32 @@ static void reductions_over_ranks_are_judged_by_their_counts(void **state) {
     }
 }
 
+/* Ranks that parted are named in any record that says so, with or without symptoms; the twin agrees. */
+static void ranks_out_of_step_are_named_by_their_checksums(void **state) {
+    (void)state;
+#define REPLICAS(parted) ", \"replicas\": {\"every\": 10, \"checks\": 8, \"ranks\": 4" parted "}"
+#define PARTED(agreed, steps)                                                                                \
+    ", \"parted\": {\"agreed_steps\": " agreed ", \"steps\": " steps                                         \
+    ", \"rank\": 3, \"differing_ranks\": 1, \"tensor\": \"fc.weight\", \"layer\": \"fc\", "                  \
+    "\"differing_tensors\": 2}"
+    static const double last[] = {2.3, 0.3}; /* behind O0, and as good */
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
+        record r = sound;
+        r.config = ", \"ranks\": 4, \"mpi\": \"MPICH\"";
+        r.cell_last = last[i];
+        r.cell = REPLICAS(PARTED("20", "30"));
+        expect(&r, "ranks_out_of_step", "fc");
+        assert_true(diagnosis.verdict[0].proof == AB_PROOF_SHOWN);
+        assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "after 30 steps fc.weight of rank 3"));
+        assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "no_sync()"));
+        r.cell = REPLICAS(PARTED("0", "0"));
+        expect(&r, "ranks_out_of_step", "fc");
+        assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "load checkpoints before"));
+        r.cell = REPLICAS("");
+        expect_no(&r, "ranks_out_of_step");
+    }
+}
+
 #define AT_FLOOR(scales, probes)                                                                             \
     ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": " scales         \
     ", \"steps_skipped\": 60, \"probes\": {" probes "\"tensors\": [{\"name\": \"fc.out.grad\", \"layer\": "  \
@@ -1792,6 +1818,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(gradients_that_nobody_unscales_are_seen_in_the_cell_alone),
     cmocka_unit_test(a_norm_beyond_half_leaves_no_gradient),
     cmocka_unit_test(reductions_over_ranks_are_judged_by_their_counts),
+    cmocka_unit_test(ranks_out_of_step_are_named_by_their_checksums),
     cmocka_unit_test(a_floor_of_one_is_a_floor),
     cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),
     cmocka_unit_test(an_overflow_that_fp32_is_far_from_is_a_consequence),

@@ -41,6 +41,15 @@
  * COST. The probe measures its own time and spaces what it does so that it stays within a share of the
  * caller's time (config "budget", 0.01). ampprobe_plan() says what the next step should show.
  *
+ * CUDA. Tensors in a GPU's memory are counted there if libampbench_cuda.so is found (in AMPBENCH_PLUGIN_DIR,
+ * else beside this library, else in ../lib/ampbench) and the driver has a GPU; else they are skipped, counted
+ * as skipped, and a warning of the record says why. Counting is added to the stream that the tensor names.
+ * The gradients of a plain step (its plan has no AMPPROBE_PLAN_LAYERS) are not waited for: their `nonfinite`
+ * is -1, `exact` is 0, and the step becomes part of the record, the journal and the plan of later steps when
+ * the next step shows or ends something, or at ampprobe_flush and ampprobe_close. All else waits for the
+ * stream. A stream that is being recorded as a CUDA graph is left alone. A tensor's memory may be freed or
+ * reused after the call as the stream's order allows it. No GPU has run this yet: it is tested on the CPU.
+ *
  * UNITS. Times are seconds (double), counts are elements, strides are elements, sizes with `bytes` in the
  * name are bytes. Steps are counted by the caller from 0 and do not decrease.
  *
@@ -98,7 +107,7 @@ typedef enum ampprobe_role {
 /* Where a tensor lies. */
 typedef enum ampprobe_device {
     AMPPROBE_HOST = 0,
-    AMPPROBE_CUDA = 1 /* skipped and counted as skipped: this library has no CUDA code yet */
+    AMPPROBE_CUDA = 1 /* a GPU's memory; see CUDA above */
 } ampprobe_device;
 
 /* Version of the library's ABI (AMPPROBE_ABI), and of the library as text. */
@@ -211,7 +220,7 @@ typedef enum ampprobe_skip {
     AMPPROBE_SKIP_DTYPE = 2, /* not a dtype that is counted */
     AMPPROBE_SKIP_LAYOUT =
         3, /* stride 0 with count > 1 (expanded), or the values reach beyond storage_bytes */
-    AMPPROBE_SKIP_DEVICE = 4, /* not in host memory */
+    AMPPROBE_SKIP_DEVICE = 4, /* not in host memory, nor in a GPU's where that can be counted */
     AMPPROBE_SKIP_ALIGN = 5,  /* data is not aligned to its dtype */
     AMPPROBE_SKIP_ID = 6,     /* no thing of this number, or a role that it cannot have */
     AMPPROBE_SKIP_BUDGET = 7  /* the governor left it out at this step */
@@ -228,7 +237,7 @@ typedef struct ampprobe_tensor {
     int64_t stride;        /* elements; 1: contiguous. Negative: `data` is the first, not the lowest */
     int64_t storage_bytes; /* bytes readable from `data` on (before it, too, where stride < 0); 0: not known.
                               Give it where you have it: it is checked before anything is read */
-    void *stream;          /* of device memory; else NULL */
+    void *stream;          /* of device memory: a cudaStream_t, NULL for the default one; else NULL */
     int32_t slot;      /* of AMPPROBE_OPTIMIZER_STATE: 0 first moment or momentum, 1 second moment, 2 other */
     int32_t skipped;   /* OUT: ampprobe_skip */
     int64_t counted;   /* OUT: values in the census (a sample, or all) */
@@ -258,8 +267,9 @@ enum {
 
 /* The gradients of one group at one step, before they are unscaled. Call it once a step and group; a second
  * call of the same step (micro-batches, other parameters) adds. The governor decides which blocks are
- * counted; AMPPROBE_FINITE or AMPPROBE_ALL make `exact` 1, unless tensors were skipped. `seen` may be NULL. A
- * tensor that cannot be counted is skipped, with its reason in it, and is no failure of the call. */
+ * counted; AMPPROBE_FINITE or AMPPROBE_ALL make `exact` 1, unless tensors were skipped or a GPU is still
+ * counting them. `seen` may be NULL. A tensor that cannot be counted is skipped, with its reason in it, and
+ * is no failure of the call. */
 AMPPROBE_API int ampprobe_gradients(ampprobe *probe, int32_t group, ampprobe_tensor *tensors, int32_t count,
                                     uint32_t flags, ampprobe_seen *seen);
 

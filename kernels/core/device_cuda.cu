@@ -15,6 +15,7 @@
 #include <cstring>
 
 extern "C" const struct ab_backend ab_backend_cuda;
+extern "C" const struct ab_shown_ops ab_cuda_shown_ops;
 extern "C" __attribute__((visibility("default"))) const ab_plugin *ab_backend_v1(const ab_plugin_host *host);
 
 static const ab_plugin_host *program;
@@ -359,7 +360,7 @@ static ab_status open_device(int index, const ab_device **device) {
 }
 
 const ab_plugin *ab_backend_v1(const ab_plugin_host *host) {
-    static const ab_plugin plugin = {AB_DEVICE_ABI, ab_device_layout(), open_device};
+    static const ab_plugin plugin = {AB_DEVICE_ABI, ab_device_layout(), open_device, &ab_cuda_shown_ops};
     if (host->abi != AB_DEVICE_ABI || host->device_layout != ab_device_layout()) return nullptr;
     program = host;
     return &plugin;

@@ -85,14 +85,29 @@ ab_status ab_plugin_load(const char *path, const ab_plugin **plugin) {
     return status;
 }
 
+static int without_name(char *path) {
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = '\0';
+    return slash != NULL;
+}
+
 /* The folder of the running program, without the slash. */
 static int program_folder(char *folder, size_t size) {
     ssize_t length = readlink("/proc/self/exe", folder, size - 1);
     if (length <= 0) return 0;
     folder[length] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = '\0';
-    return slash != NULL;
+    return without_name(folder);
+}
+
+/* That of the shared library that this code is in; the program's where it is in none. */
+static int own_folder(char *folder, size_t size) {
+    static const char here = 0;
+    char own[PATH_MAX], *real = NULL;
+    Dl_info about;
+    if (dladdr(&here, &about) && strstr(about.dli_fname, ".so")) real = realpath(about.dli_fname, own);
+    if (!real || strlen(own) >= size) return program_folder(folder, size);
+    memcpy(folder, own, strlen(own) + 1);
+    return without_name(folder);
 }
 
 ab_status ab_plugin_find(const char *file, const char *missing, const char **path) {
@@ -105,7 +120,7 @@ ab_status ab_plugin_find(const char *file, const char *missing, const char **pat
         if (access(found, R_OK) == 0) return AB_OK;
         return ab_fail(AB_UNAVAILABLE, "there is no %s in AMPBENCH_PLUGIN_DIR %s", file, chosen);
     }
-    if (!program_folder(folder, sizeof folder)) return ab_fail(AB_UNAVAILABLE, "/proc/self/exe: unreadable");
+    if (!own_folder(folder, sizeof folder)) return ab_fail(AB_UNAVAILABLE, "/proc/self/exe: unreadable");
     static const char *const places[] = {"", "/../lib/ampbench"};
     for (size_t i = 0; i < AB_COUNT_OF(places); i++) {
         AB_TRY(ab_text_path("/proc/self/exe", found, sizeof found, "%s%s/%s", folder, places[i], file));
@@ -114,14 +129,18 @@ ab_status ab_plugin_find(const char *file, const char *missing, const char **pat
     return ab_fail(AB_UNAVAILABLE, "%s (no %s in %s or ../lib/ampbench)", missing, file, folder);
 }
 
-ab_status ab_cuda_open(int index, const ab_device **device) {
+ab_status ab_cuda_plugin(int *devices, const ab_plugin **plugin) {
     const char *path;
+    AB_TRY(ab_plugin_find("libampbench_cuda.so", "this build has no CUDA backend", &path));
+    AB_TRY(ab_cuda_driver_check("libcuda.so.1", devices));
+    return ab_plugin_load(path, plugin);
+}
+
+ab_status ab_cuda_open(int index, const ab_device **device) {
     int devices;
     const ab_plugin *plugin;
-    AB_TRY(ab_plugin_find("libampbench_cuda.so", "this build has no CUDA backend", &path));
-    AB_TRY(ab_cuda_driver_check("libcuda.so.1", &devices));
+    AB_TRY(ab_cuda_plugin(&devices, &plugin));
     if (index >= devices)
         return ab_fail(AB_UNAVAILABLE, "there is no GPU %d, the driver finds %d", index, devices);
-    AB_TRY(ab_plugin_load(path, &plugin));
     return plugin->open(index, device);
 }

@@ -22,6 +22,8 @@ typedef struct ab_plugin {
     uint64_t device_layout; /* ab_device_layout */
     /* The index-th device, or AB_UNAVAILABLE with the reason. Allocates no device memory. */
     ab_status (*open)(int index, const ab_device **device);
+    /* Counting in another program's memory (kernels/census/shown.h); needs no open device. NULL: none. */
+    const struct ab_shown_ops *shown;
 } ab_plugin;
 
 /* The function that a plugin exports as AB_PLUGIN_ENTRY. NULL: incompatible program version. */
@@ -36,12 +38,15 @@ AB_MUST_CHECK ab_status ab_plugin_load(const char *path, const ab_plugin **plugi
  * library, one of its functions, a device. Creates no context on any device. */
 AB_MUST_CHECK ab_status ab_cuda_driver_check(const char *library, int *devices);
 
-/* The path of the plugin `file`: in the directory AMPBENCH_PLUGIN_DIR if set, else in the program's
- * directory, else in ../lib/ampbench relative to it. Static string. AB_UNAVAILABLE says `missing`
- * ("this build has no CUDA backend") and the directories searched. */
+/* The path of the plugin `file`: in the directory AMPBENCH_PLUGIN_DIR if set, else in the directory of the
+ * program (or of the shared library that calls), else in ../lib/ampbench relative to it. Static string.
+ * AB_UNAVAILABLE says `missing` ("this build has no CUDA backend") and the directories searched. */
 AB_MUST_CHECK ab_status ab_plugin_find(const char *file, const char *missing, const char **path);
 
-/* Finds and loads the CUDA plugin and opens device `index`. AB_UNAVAILABLE with the reason. */
+/* Finds and loads the CUDA plugin, on a machine with a GPU. AB_UNAVAILABLE with the reason. */
+AB_MUST_CHECK ab_status ab_cuda_plugin(int *devices, const ab_plugin **plugin);
+
+/* The same, and opens device `index`. */
 AB_MUST_CHECK ab_status ab_cuda_open(int index, const ab_device **device);
 
 AB_END_DECLS

@@ -5,11 +5,14 @@
 
 #include "kernels/core/text.h"
 #include "probes/lib/count.h"
+#include "probes/lib/device.h"
 #include "probes/lib/document.h"
+#include "probes/lib/ending.h"
 #include "probes/lib/governor.h"
 #include "probes/lib/handle.h"
 #include "probes/lib/journal.h"
 #include "probes/lib/named_facts.h"
+#include "probes/lib/notes.h"
 #include "probes/lib/record_text.h"
 #include "probes/lib/show.h"
 #include "probes/lib/steps.h"
@@ -133,6 +136,8 @@ void ab_lib_free(ampprobe *p) {
     ab_lib_things_free(p);
     ab_lib_config_free(&p->config);
     for (int64_t i = 0; i < p->notes && i < AB_LIB_NOTES; i++) free(p->note[i]);
+    for (int32_t i = 0; i < p->flights; i++) ab_lib_device_end(&p->flight[i], false);
+    free(p->flight);
     free(p->moves);
     free(p->course);
     free(p->facts);
@@ -221,10 +226,12 @@ static int close_own(ampprobe *p) {
     pthread_mutex_lock(&p->lock);
     if (result == AMPPROBE_OK) {
         p->complete = true;
-        const ab_status status = ab_lib_document_write(p);
+        ab_status status = ab_lib_catch_up(p);
+        if (status == AB_OK) status = ab_lib_document_write(p);
         if (status == AB_OK) ab_lib_journal_end(p, true);
         result = public_status(status);
     }
+    if (ab_lib_land_all(p) != AB_OK && result == AMPPROBE_OK) result = AMPPROBE_OUTPUT;
     ab_lib_journal_end(p, false);
     ab_lock_release(&p->place);
     pthread_mutex_unlock(&p->lock);
@@ -250,7 +257,9 @@ int ampprobe_flush(ampprobe *probe) {
     const int state = enter(probe);
     if (state != AMPPROBE_OK) return state;
     pthread_mutex_lock(&probe->lock);
-    return leave(probe, write_document(probe));
+    ab_status status = ab_lib_catch_up(probe);
+    if (status == AB_OK) status = write_document(probe);
+    return leave(probe, status);
 }
 
 /* ---- settings and notes ---------------------------------------------------------------------- */
@@ -268,24 +277,13 @@ int ampprobe_set(ampprobe *probe, const char *key, const char *value) {
     return leave(probe, with_plain_numbers(set_key, probe, key, value));
 }
 
-static ab_status add_note(ampprobe *p, const char *text) {
-    for (int64_t i = 0; i < p->notes && i < AB_LIB_NOTES; i++)
-        if (strcmp(p->note[i], text) == 0) return AB_OK;
-    if (p->notes < AB_LIB_NOTES) {
-        p->note[p->notes] = ab_text_new("%s", text);
-        if (!p->note[p->notes]) return ab_fail(AB_NO_MEMORY, "out of memory for a note");
-    }
-    p->notes++;
-    return ab_lib_journal_note(p, text);
-}
-
 int ampprobe_note(ampprobe *probe, const char *text) {
     enum { LONGEST = 2000 };
     const int state = enter(probe);
     if (state != AMPPROBE_OK) return state;
     if (!text || strlen(text) > LONGEST) return argument("a note has at most 2000 bytes");
     pthread_mutex_lock(&probe->lock);
-    return leave(probe, add_note(probe, text));
+    return leave(probe, ab_lib_note(probe, text));
 }
 
 static ab_status add_fact(ampprobe *p, const char *name, const char *place, int64_t step, double value) {
@@ -331,7 +329,8 @@ static int check_list(ampprobe *p, int32_t group, const ampprobe_tensor *tensors
     if (state != AMPPROBE_OK) return state;
     if (group < 0 || group >= AB_LIB_GROUPS) return argument("group: expected 0 to 15");
     if (count < 0 || (count > 0 && !tensors)) return argument("tensors: expected an array and its length");
-    return AMPPROBE_OK;
+    pthread_mutex_lock(&p->lock);
+    return leave(p, ab_lib_catch_up(p)); /* what is shown now belongs to the next step */
 }
 
 static int show(ampprobe *p, const ab_lib_call *call, ampprobe_tensor *tensors, int32_t count,
@@ -483,55 +482,6 @@ static int check_facts(const ampprobe_step_facts *f) {
     return AMPPROBE_OK;
 }
 
-/* The axes on which something waits for a step of this group. */
-static int32_t axes_of(const ampprobe *p, int32_t group) {
-    int32_t axes = p->moved > 0 ? 1 << AB_LIB_AFTER : 0;
-    for (int32_t i = 0; i < p->waitings; i++) {
-        const int32_t tensor = p->waiting[i];
-        if (ab_lib_belongs(p, tensor, group) && p->pending[tensor]->counts.count > 0)
-            axes |= 1 << p->tensor[tensor]->axis;
-    }
-    return axes;
-}
-
-static ab_lib_step step_of(ampprobe *p, const ampprobe_step_facts *facts, double now) {
-    const ab_lib_governor *g = &p->governor;
-    const ab_lib_look *look = &p->look[facts->group];
-    const double wall = now - p->last_step_end - g->gradient_spent - g->spent;
-    ab_lib_step step = {.facts = *facts,
-                        .exact = look->looked && !look->sampled,
-                        .axes = axes_of(p, facts->group),
-                        .nonfinite = look->nonfinite,
-                        .seconds = facts->group != 0    ? 0
-                                   : facts->seconds > 0 ? facts->seconds
-                                                        : fmax(0, wall),
-                        .probe_seconds = p->course->probe_seconds};
-    if (step.axes >> AB_LIB_LAYERS & 1) step.facts.flags |= AMPPROBE_LAYERS_SHOWN;
-    return step;
-}
-
-/* Folds what waits for this group; the rest waits on. */
-static void fold_pending(ampprobe *p, int32_t group) {
-    int32_t left = 0;
-    for (int32_t i = 0; i < p->waitings; i++) {
-        const int32_t tensor = p->waiting[i];
-        ab_lib_pending *shown = p->pending[tensor];
-        if (!ab_lib_belongs(p, tensor, group)) {
-            p->waiting[left++] = tensor;
-            continue;
-        }
-        ab_lib_fold_tensor(p, tensor, group, shown);
-        memset(shown->counts.exponent + shown->counts.low, 0,
-               (size_t)(shown->counts.high - shown->counts.low) * sizeof *shown->counts.exponent);
-        memset(shown, 0, offsetof(ab_lib_pending, counts) + offsetof(ab_range_counts, exponent));
-    }
-    p->waitings = left;
-    for (int32_t i = 0; i < p->moved; i++)
-        ab_lib_fold_moves(p, p->thing[p->moves[i].thing].ledger, group, &p->moves[i]);
-    p->moved = 0;
-    p->look[group] = (ab_lib_look){false, false, 0};
-}
-
 /* The record on disk, when it is time. */
 static ab_status keep_up(ampprobe *p, double now) {
     const bool full = p->journal_bytes > journal_room + 3 * p->snapshot_bytes;
@@ -539,28 +489,11 @@ static ab_status keep_up(ampprobe *p, double now) {
     return full || now >= p->next_write ? write_document(p) : AB_OK;
 }
 
-static ab_status end_step(ampprobe *p, ampprobe_step_facts *facts) {
-    const double began = ab_lib_now();
-    const int shown = p->planned;
-    ab_lib_governor_outside(p, facts->spent, shown);
-    const ab_lib_step step = step_of(p, facts, began);
-    AB_TRY(ab_lib_journal_step(p, &step));
-    ab_lib_fold_step(p, &step);
-    fold_pending(p, facts->group);
-    if (facts->group == 0)
-        ab_lib_governor_step(p, step.seconds, (step.facts.flags & AMPPROBE_LAYERS_SHOWN) != 0,
-                             ab_lib_skipped(&step));
-    if (facts->group == 0) p->last_step_end = began;
-    ab_lib_governor_outside(p, ab_lib_now() - began, shown); /* of the next step, which it is in */
-    facts->plan = p->planned;
-    return AB_OK;
-}
-
 /* Several steps with one write to the journal. */
 static ab_status end_steps(ampprobe *p, ampprobe_step_facts *facts, int32_t count) {
     ab_status status = AB_OK;
     ab_lib_journal_hold(p);
-    for (int32_t i = 0; i < count && status == AB_OK; i++) status = end_step(p, &facts[i]);
+    for (int32_t i = 0; i < count && status == AB_OK; i++) status = ab_lib_end_step(p, &facts[i]);
     const ab_status written = ab_lib_journal_release(p);
     AB_TRY(status);
     AB_TRY(written);
@@ -610,7 +543,7 @@ int ampprobe_costs(ampprobe *probe, ampprobe_cost *cost) {
                             .stride = probe->governor.stride,
                             .probe_seconds = course->probe_seconds,
                             .run_seconds = course->run_seconds,
-                            .steps = course->group[0].steps,
+                            .steps = ab_lib_ended(probe),
                             .layer_steps = course->layer_steps,
                             .memory_bytes = memory_of(probe)};
     return leave(probe, AB_OK);

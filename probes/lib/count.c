@@ -2,6 +2,7 @@
 #include "probes/lib/count.h"
 
 #include "kernels/format/convert.h"
+#include "probes/lib/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +36,12 @@ ampprobe_skip ab_lib_unreadable(const ampprobe_tensor *t) {
     const ab_format *format = ab_lib_format(t->dtype);
     if (t->count <= 0 || !t->data) return AMPPROBE_SKIP_EMPTY;
     if (!format) return AMPPROBE_SKIP_DTYPE;
-    if (t->device != AMPPROBE_HOST) return AMPPROBE_SKIP_DEVICE;
+    if (t->device != AMPPROBE_HOST && t->device != AMPPROBE_CUDA) return AMPPROBE_SKIP_DEVICE;
     if (t->storage_bytes < 0 || t->stride == INT64_MIN || (t->stride == 0 && t->count > 1))
         return AMPPROBE_SKIP_LAYOUT;
     if (reaches_beyond(t, format->storage_bytes)) return AMPPROBE_SKIP_LAYOUT;
-    return (uintptr_t)t->data % (uintptr_t)format->storage_bytes ? AMPPROBE_SKIP_ALIGN : AMPPROBE_COUNTED;
+    if ((uintptr_t)t->data % (uintptr_t)format->storage_bytes) return AMPPROBE_SKIP_ALIGN;
+    return t->device == AMPPROBE_CUDA && !ab_lib_device_has(t) ? AMPPROBE_SKIP_DEVICE : AMPPROBE_COUNTED;
 }
 
 /* The stride where it means something. */
@@ -121,7 +123,9 @@ int64_t ab_lib_nonfinite(const ampprobe_tensor *t) {
     return count;
 }
 
-void ab_lib_pick(const ampprobe_tensor *t, int64_t first, int64_t step, int64_t n, float *values) {
+bool ab_lib_pick(const ampprobe_tensor *t, int64_t first, int64_t step, int64_t n, float *values) {
     const ab_format *format = ab_lib_format(t->dtype);
+    if (t->device == AMPPROBE_CUDA) return ab_lib_device_pick(t, first, step, n, values) == AB_OK;
     for (int64_t i = 0; i < n; i++) ab_widen(&values[i], value_at(t, format, first + i * step), format, 1);
+    return true;
 }

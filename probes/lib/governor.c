@@ -14,19 +14,23 @@ void ab_lib_governor_init(ampprobe *p) {
     p->planned = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE | AMPPROBE_PLAN_GRADIENTS;
 }
 
-static int64_t steps_of(const ampprobe *p) { return p->course->group[0].steps; }
+int64_t ab_lib_ended(const ampprobe *p) {
+    int64_t steps = p->course->group[0].steps;
+    for (int32_t i = 0; i < p->lates; i++) steps += p->late[i].facts.group == 0;
+    return steps;
+}
 
-static bool is_fixed_step(const ampprobe *p) { return steps_of(p) % p->config.every == 0; }
+static bool is_fixed_step(const ampprobe *p) { return ab_lib_ended(p) % p->config.every == 0; }
 
 /* Whether gradients were not counted for a quarter of the steps so far. */
 static bool is_late(const ampprobe *p) {
-    return p->config.budget > 0 && steps_of(p) >= p->governor.next_gradients;
+    return p->config.budget > 0 && ab_lib_ended(p) >= p->governor.next_gradients;
 }
 
 int32_t ab_lib_governor_stride(const ampprobe *p, int64_t values) {
     const ab_lib_governor *g = &p->governor;
     if (p->config.every > 0) return is_fixed_step(p) ? 1 : 0;
-    if (steps_of(p) < FIRST_STEPS || is_late(p)) return 1;
+    if (ab_lib_ended(p) < FIRST_STEPS || is_late(p)) return 1;
     const double whole = (double)values * g->ns_per_value * 1e-9;
     if (g->gradient_credit <= 0) return 0;
     for (int32_t stride = 1; stride <= MOST_STRIDE; stride *= 2)
@@ -38,7 +42,7 @@ void ab_lib_governor_gradients(ampprobe *p, double seconds, int64_t counted) {
     ab_lib_governor *g = &p->governor;
     g->gradient_spent += seconds;
     p->course->probe_seconds += seconds;
-    if (counted > 0) g->next_gradients = steps_of(p) + 1 + steps_of(p) / 4;
+    if (counted > 0) g->next_gradients = ab_lib_ended(p) + 1 + ab_lib_ended(p) / 4;
     if (counted >= AB_CENSUS_BLOCK)
         g->ns_per_value += smoothing * (seconds * 1e9 / (double)counted - g->ns_per_value);
 }
@@ -84,7 +88,7 @@ static void pay(ampprobe *p, double seconds, bool layers) {
  * when they are paid for; after a skip as soon as the account is not overdrawn. */
 static bool layers_next(const ampprobe *p) {
     const ab_lib_governor *g = &p->governor;
-    const int64_t step = steps_of(p);
+    const int64_t step = ab_lib_ended(p);
     if (p->config.budget == 0) return false;
     if (step <= 1) return true;
     if (g->layer_credit >= g->layer_cost) return true;
@@ -99,6 +103,6 @@ void ab_lib_governor_step(ampprobe *p, double seconds, bool layers, bool skipped
     const bool fixed = p->config.every > 0, due = fixed ? is_fixed_step(p) : layers_next(p);
     if (due) plan = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE;
     const bool gradients =
-        fixed ? due : steps_of(p) < FIRST_STEPS || p->governor.gradient_credit > 0 || is_late(p);
+        fixed ? due : ab_lib_ended(p) < FIRST_STEPS || p->governor.gradient_credit > 0 || is_late(p);
     p->planned = plan | (gradients ? AMPPROBE_PLAN_GRADIENTS : 0);
 }

@@ -15,6 +15,9 @@ AB_BEGIN_DECLS
 /* No account has anything yet; the first step shows everything. */
 void ab_lib_governor_init(ampprobe *p);
 
+/* Steps of group 0 that have ended, those that are held for their counts (ending.h) too. */
+int64_t ab_lib_ended(const ampprobe *p);
+
 /* Every how many-th block of `values` gradient values is to be counted at this step: 1 or a power of two; 0:
  * none.
  */

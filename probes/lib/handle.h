@@ -194,6 +194,8 @@ typedef struct ab_lib_governor {
 
 enum { AB_LIB_NOTES = 64, AB_LIB_FAILURE = 512 };
 
+struct ab_lib_flight;
+
 struct ampprobe {
     pthread_mutex_t lock;
     pid_t owner;
@@ -230,6 +232,12 @@ struct ampprobe {
     int planned; /* what ampprobe_plan says of the next step */
     ab_lib_look look[AB_LIB_GROUPS];
 
+    struct ab_lib_flight *flight; /* what GPUs are counting for steps that have not been taken (device.h) */
+    int32_t flights, flight_room;
+    ab_lib_step late[AB_LIB_GROUPS]; /* steps that ended and wait for that (ending.h), in order */
+    int32_t lates;
+    bool device_failed; /* nothing in CUDA memory is counted any more */
+
     ab_lock place; /* nobody else writes there */
     ab_outfile journal;
     int64_t journal_bytes, snapshot_bytes;
@@ -239,6 +247,18 @@ struct ampprobe {
     bool holds;  /* records stay in the buffer, */
     size_t held; /* which has so many bytes of them */
 };
+
+/* What a call is about. */
+typedef struct ab_lib_call {
+    int32_t group;
+    uint32_t flags; /* AMPPROBE_ALL ... */
+    bool gradients; /* of parameters, sampled as the governor says */
+} ab_lib_call;
+
+/* Whether all values are looked at, in the census or not. */
+static inline bool ab_lib_wants_all(const ab_lib_call *call) {
+    return (call->flags & (AMPPROBE_ALL | AMPPROBE_CHECK | AMPPROBE_FINITE)) != 0;
+}
 
 /* Seconds of the monotonic clock. */
 double ab_lib_now(void);

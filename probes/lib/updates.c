@@ -20,8 +20,7 @@ ab_status ab_lib_update_before(ampprobe *p, const ampprobe_tensor *weight) {
     s->step = weight->count / s->taken;
     s->first = 0;
     s->dtype = weight->dtype;
-    s->waiting = true;
-    ab_lib_pick(weight, s->first, s->step, s->taken, s->value);
+    s->waiting = ab_lib_pick(weight, s->first, s->step, s->taken, s->value);
     return AB_OK;
 }
 
@@ -146,12 +145,11 @@ ab_status ab_lib_update_after(ampprobe *p, int32_t group, const ampprobe_tensor 
     if (!values) return ab_fail(AB_NO_MEMORY, "out of memory for updates");
     update u = update_of(p, group, s);
     const float **const to[3] = {&u.grad, &u.state[0], &u.state[1]};
-    ab_lib_pick(weight, s->first, s->step, s->taken, values[3]);
     u.after = values[3];
-    for (int i = 0; i < 3; i++) {
+    const bool known = ab_lib_pick(weight, s->first, s->step, s->taken, values[3]);
+    for (int i = 0; i < 3 && known; i++) {
         if (!with[i] || with[i]->count != s->count) continue;
-        ab_lib_pick(with[i], s->first, s->step, s->taken, values[i]);
-        *to[i] = values[i];
+        if (ab_lib_pick(with[i], s->first, s->step, s->taken, values[i])) *to[i] = values[i];
     }
     ab_lib_moves moves = {.thing = weight->id, .dtype = weight->dtype, .lr = u.lr};
     if (u.grad) count(&u, &moves);

@@ -40,6 +40,9 @@ typedef struct emulated_event *cudaEvent_t;
 typedef struct emulated_graph *cudaGraph_t;
 typedef struct emulated_graph_exec *cudaGraphExec_t;
 
+// The stream of those who name none; a null stream is a mistake here.
+#define cudaStreamLegacy (reinterpret_cast<cudaStream_t>(static_cast<uintptr_t>(1)))
+
 #include "emulated.h"
 
 // Constant while a thread runs, so a compiler may read them once.
@@ -96,10 +99,18 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorStreamCaptureImplicit = 906,
     cudaErrorStreamCaptureUnsupported = 900
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost,
+    cudaMemoryTypeDevice,
+    cudaMemoryTypeManaged
+};
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
@@ -110,11 +121,18 @@ struct cudaDeviceProp {
     size_t totalGlobalMem;
 };
 
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+};
+
 cudaError_t cudaGetLastError();
 const char *cudaGetErrorString(cudaError_t code);
 const char *cudaGetErrorName(cudaError_t code);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int index);
+cudaError_t cudaGetDevice(int *index);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *about, const void *at);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int index);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int index);
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int index);
@@ -140,6 +158,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);

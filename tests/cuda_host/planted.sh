@@ -62,12 +62,11 @@ if [ "$which" = all ]; then
         $backend test_gpu_ops_linear
     plant swapped-axes kernels/ops/move/flatten.cu 's/there.columns, there.rows/there.rows, there.columns/' \
         kernels/ops/move/flatten.cu test_gpu_ops
-    plant double-atomics $census 's/atomicAdd(&other\[which\], 1u);/atomicAdd(\&other[which], 2u);/' $census \
+    counters=kernels/census/census.cuh
+    plant double-atomics $counters 's/(&other\[which\], counter(1));/(\&other[which], counter(2));/' $census \
         test_gpu_device
-    plant int-overflow $census 's/unsigned \*bin/unsigned char *bin/
-s/unsigned \*other/unsigned char *other/
-s/__shared__ unsigned bin/__shared__ unsigned char bin/
-s/, 1u)/, static_cast<unsigned char>(1))/' $census test_gpu_device
+    plant int-overflow $counters 's/typedef unsigned counter;/typedef unsigned char counter;/' $census \
+        test_gpu_device
 fi
 echo "$count planted, $failures not noticed"
 [ $failures -eq 0 ]

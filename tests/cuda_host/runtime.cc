@@ -85,9 +85,18 @@ static void drain_all() {
     for (emulated_stream *stream : streams) drain(stream);
 }
 
-bool is_capturing(cudaStream_t stream) { return stream->captured != nullptr; }
+// The stream behind a name.
+static cudaStream_t real(cudaStream_t stream) {
+    static cudaStream_t legacy;
+    if (stream != cudaStreamLegacy) return stream;
+    if (!legacy) streams.push_back(legacy = new emulated_stream());
+    return legacy;
+}
+
+bool is_capturing(cudaStream_t stream) { return real(stream)->captured != nullptr; }
 
 void enqueue(cudaStream_t stream, work what) {
+    stream = real(stream);
     if (stream->captured) {
         stream->captured->list.push_back(std::move(what));
         return;
@@ -117,6 +126,7 @@ void enqueue_kernel(const char *name, dim3 grid, dim3 block, size_t shared, cuda
 } // namespace emulated
 
 using emulated::enqueue;
+using emulated::real;
 using emulated::result;
 
 static bool refuse_capture(const char *what) {
@@ -145,6 +155,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (!stream) return result(cudaErrorInvalidResourceHandle);
+    stream = real(stream);
     if (stream->captured) return result(cudaErrorStreamCaptureUnsupported);
     emulated::drain(stream);
     return cudaSuccess;
@@ -189,6 +200,19 @@ cudaError_t cudaGetDeviceCount(int *count) {
 }
 
 cudaError_t cudaSetDevice(int index) { return index == 0 ? cudaSuccess : result(cudaErrorInvalidDevice); }
+
+cudaError_t cudaGetDevice(int *index) {
+    *index = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *about, const void *at) {
+    about->device = 0;
+    about->type = emulated::memory_is_device(at)   ? cudaMemoryTypeDevice
+                  : emulated::memory_is_pinned(at) ? cudaMemoryTypeHost
+                                                   : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
+}
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
     *value = emulated::options().processors;
@@ -249,6 +273,23 @@ static long long downloaded;
 extern "C" __attribute__((visibility("default"))) long long emulated_downloaded();
 long long emulated_downloaded() { return downloaded; }
 
+// For tests that stand in for another program: device memory with these bytes; work that waits on streams.
+extern "C" __attribute__((visibility("default"))) void *emulated_block(const void *bytes, size_t size);
+void *emulated_block(const void *bytes, size_t size) {
+    void *block = nullptr;
+    if (emulated_malloc(&block, size, false) != cudaSuccess || !block) return nullptr;
+    emulated::memory_write(block, size, "emulated_block");
+    memcpy(block, bytes, size);
+    return block;
+}
+
+extern "C" __attribute__((visibility("default"))) long long emulated_waiting();
+long long emulated_waiting() {
+    size_t all = 0;
+    for (emulated_stream *stream : emulated::streams) all += stream->queue.size();
+    return static_cast<long long>(all);
+}
+
 static void copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
     if (kind == cudaMemcpyDeviceToHost) downloaded += static_cast<long long>(bytes);
     if (kind != cudaMemcpyHostToDevice) emulated::memory_read(from, bytes, "cudaMemcpyAsync from");
@@ -262,6 +303,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
     if (bytes == 0) return cudaSuccess;
     check_ends(to, from, kind);
+    stream = real(stream);
     bool late_host = emulated::memory_is_pinned(kind == cudaMemcpyHostToDevice ? from : to);
     if (kind == cudaMemcpyDeviceToDevice || late_host) {
         enqueue(stream, [=] { copy(to, from, bytes, kind); });
@@ -311,6 +353,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    stream = real(stream);
     if (stream->captured) emulated::mistake("cudaEventRecord while a graph is recorded");
     uint64_t record = ++event->asked;
     event->where = stream;
@@ -360,6 +403,14 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     if (stream->captured) return result(cudaErrorStreamCaptureUnsupported);
     stream->captured = new emulated_graph();
+    return cudaSuccess;
+}
+
+// Another stream's recording forbids the legacy stream, which waits for all.
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+    for (emulated_stream *other : emulated::streams)
+        if (stream == cudaStreamLegacy && other->captured) return result(cudaErrorStreamCaptureImplicit);
+    *status = real(stream)->captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from . import _abi
+from . import _abi, _cuda
 from ._layout import Unreadable, View, dtype_code
 
 _FLOAT, _BFLOAT = 2, 4
@@ -84,6 +84,8 @@ def view(array: Any) -> View | Unreadable:
     """Where the values of an array lie, or why they cannot be read."""
     if hasattr(array, "ctypes") and hasattr(array, "flags"):
         return _numpy_view(array)
+    if hasattr(array, "__cuda_array_interface__"):
+        return _cuda.view(array)
     if hasattr(array, "__dlpack__"):
         return _capsule_view(array)
     return Unreadable(f"{type(array).__name__} has neither data_ptr nor __dlpack__", _abi.OTHER_DTYPE)

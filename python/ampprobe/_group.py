@@ -14,7 +14,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Callable, Optional
 
-from . import _abi, _layout, _patches
+from . import _abi, _cuda, _layout, _patches
 from ._abi import WORD_COUNT, WORD_DATA, WORD_STORAGE, WORDS
 
 _SLOTS = {"momentum_buffer": 0, "exp_avg": 0, "exp_avg_sq": 1, "square_avg": 1, "sum": 1}
@@ -180,6 +180,8 @@ class Group:
                     gradient.untyped_storage().nbytes() - gradient.storage_offset() * self.item_bytes[index]
                 )
                 array[index].dtype = _layout.dtype_code(self.dtypes[index])
+                keep.append(gradient)
+            elif _cuda.put(array[index], gradient, plain):
                 keep.append(gradient)
             else:
                 keep.append(self._put(self.table, index, gradient))

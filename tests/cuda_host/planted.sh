@@ -1,5 +1,6 @@
 # Mistakes planted in copies of the CUDA sources: the emulated tests must fail on each. A plant is a change by
-# sed, the source that is compiled again with it, and the test that must notice. Usage: planted.sh few|all
+# sed, the source that is compiled again with it, and the test that must notice.
+# Usage: planted.sh few|all|libraries; libraries: mistakes in what cuBLASLt and cuDNN are told
 # From CMake: EMULATED (folder of the emulated plugin, with objects.txt and flags.txt), TESTS (folder of the
 # tests), SOURCE (the tree), CXX.
 set -u
@@ -44,8 +45,10 @@ plant() {
 gemm=kernels/cuda/cuda_gemm.cu
 census=kernels/census/census.cu
 fold=kernels/cuda/cuda_fold.cuh
-plant missing-barrier $gemm '/load_tile(&b, p.b/,/add_tile/s/__syncthreads();//' $gemm test_gpu_ops_matmul
-plant race-in-a-reduction $fold '/held\[threadIdx.x \/ 32\] = x/{n;d}' $census test_gpu_device
+if [ "$which" != libraries ]; then
+    plant missing-barrier $gemm '/load_tile(&b, p.b/,/add_tile/s/__syncthreads();//' $gemm test_gpu_ops_matmul
+    plant race-in-a-reduction $fold '/held\[threadIdx.x \/ 32\] = x/{n;d}' $census test_gpu_device
+fi
 if [ "$which" = all ]; then
     ops=kernels/cuda/cuda_ops.cuh
     plant off-by-one-at-odd-sizes $ops 's/i = packs \* AB_PACK + thread;/i = packs * AB_PACK + thread + 1;/' \
@@ -67,6 +70,35 @@ if [ "$which" = all ]; then
         test_gpu_device
     plant int-overflow $counters 's/typedef unsigned counter;/typedef unsigned char counter;/' $census \
         test_gpu_device
+    shown=kernels/census/shown.cu
+    plant wrong-sample $shown 's/ \* t.every + t.turn)/ * t.every)/' $shown test_gpu_shown
+    plant wrong-block $shown 's/.first_block <= b)/.first_block < b)/' $shown test_gpu_shown
+    plant no-wait-for-results $shown '/cudaEventSynchronize(shown->done)/d' $shown test_gpu_shown
+fi
+if [ "$which" = libraries ]; then
+    in_gemm() { plant "blas-$1" $gemm "$2" $gemm "$3"; }
+    in_gemm transposition 's/first = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N/first = CUBLAS_OP_N/' \
+        test_gpu_ops_matmul
+    in_gemm layout 's/static_cast<uint64_t>(columns),/static_cast<uint64_t>(rows),/' test_gpu_ops_matmul
+    in_gemm leading-dimension 's/(rows), step));/(rows), step - 1));/' test_gpu_ops_matmul
+    in_gemm batch-step 's/&batch_step, sizeof batch_step/\&batch, sizeof batch/' test_gpu_ops_matmul
+    in_gemm workspace 's/p->workspace_bytes, ab_cuda/p->workspace_bytes \/ 2, ab_cuda/' test_gpu_ops_matmul
+    in_gemm alignment 's/alignment = ALIGNMENT/alignment = 4096/' test_gpu_ops_matmul
+    in_gemm lifetime 's/^    if (p->shape.bias)$/    (void)cublasLtMatrixLayoutDestroy(p->c);\n&/' \
+        test_gpu_ops_matmul
+    in_gemm attribute-size 's/&second, sizeof second/\&second, 1/' test_gpu_ops_matmul
+    in_gemm algorithm-of-another 's/memcmp(&known\[i\].shape, &p->shape, sizeof p->shape) != 0/false/' \
+        test_gpu_ops_matmul
+    in_gemm bias-type 's/type = data_type(g->type_c);/type = CUDA_R_32F;/' test_gpu_ops_linear
+    dnn=kernels/ops/product/product_cudnn.cu
+    in_dnn() { plant "dnn-$1" $dnn "$2" $dnn test_gpu_ops_conv2d; }
+    in_dnn type 's/(p->out, CUDNN_TENSOR_NHWC, type,/(p->out, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,/'
+    in_dnn layout 's/(p->in, CUDNN_TENSOR_NHWC/(p->in, CUDNN_TENSOR_NCHW/'
+    in_dnn groups 's/static_cast<int>(p->spec.conv.groups)));/1));/'
+    in_dnn workspace 's/workspace_bytes = c->workspace;/workspace_bytes = c->workspace \/ 2;/'
+    in_dnn alignment 's/all, all + most}/all, all + most + 8}/'
+    in_dnn lifetime '/AB_PASS_FORWARD) return run_forward/i\
+        (void)cudnnDestroyConvolutionDescriptor(p->conv);'
 fi
 echo "$count planted, $failures not noticed"
 [ $failures -eq 0 ]

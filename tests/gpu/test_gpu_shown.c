@@ -5,6 +5,8 @@
 #include "gpu/gpu_testing.h"
 
 #include "kernels/format/convert.h"
+#include "probes/lib/count.h"
+#include "probes/lib/device.h"
 #include "tests/unit/probe_lib_testing.h"
 
 #include <dlfcn.h>
@@ -145,6 +147,46 @@ static void show_all_layouts(loop *l) {
 static void every_format_and_layout_is_counted_as_on_the_host(void **state) {
     (void)state;
     both(show_all_layouts, "{\"probe_every\": 1}");
+}
+
+/* Every so many-th block, from a block on that moves along. */
+static void samples_are_those_of_the_host(void **state) {
+    (void)state;
+    static const int32_t every[] = {1, 2, 3, 4, 64};
+    static float values[N];
+    const ab_lib_call call = {.gradients = true};
+    loop l = {.on_gpu = true};
+    for (int64_t i = 0; i < N; i++) values[i] = value_at(i, 3);
+    for (size_t e = 0; e < AB_COUNT_OF(every); e++)
+        for (int64_t turn = 0; turn < 12; turn++) {
+            ampprobe_tensor here[2] = {pl_gradient(0, values, N), pl_gradient(1, values + 1, 4096)};
+            ampprobe_tensor there[2] = {here[0], here[1]};
+            ab_lib_flight *list;
+            int32_t flights;
+            bool exact;
+            double seconds;
+            if (l.blocks == 0) place(&l, &there[0], values, sizeof values);
+            for (int i = 0; i < 2; i++) {
+                there[i].data = (const float *)l.block[0] + i;
+                there[i].device = AMPPROBE_CUDA;
+            }
+            assert_int_equal(ab_lib_device_begin(&call, every[e], turn, there, 2, &list, &flights, &exact),
+                             AB_OK);
+            assert_int_equal(flights, 1);
+            assert_int_equal(ab_lib_device_wait(&list[0], &seconds), AB_OK);
+            for (int i = 0; i < 2; i++) {
+                ab_census own, found;
+                ab_census_clear(&own);
+                assert_int_equal(ab_lib_census(&here[i], every[e], turn, &own), there[i].counted);
+                ab_lib_device_answer(&list[0], i, &there[i], &found);
+                assert_true(fabs(found.sum_squares - own.sum_squares) <= 2e-6 * own.sum_squares);
+                found.sum_squares = own.sum_squares;
+                assert_memory_equal(&own, &found, sizeof own);
+            }
+            ab_lib_device_end(&list[0], true);
+            free(list);
+        }
+    for (int i = 0; i < l.blocks; i++) gpu->free(l.block[i]);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -313,6 +355,7 @@ int main(void) {
     gpu_or_skip();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_and_layout_is_counted_as_on_the_host),
+        cmocka_unit_test(samples_are_those_of_the_host),
         cmocka_unit_test(a_plain_step_does_not_wait_and_is_recorded_as_on_the_host),
         cmocka_unit_test(a_flush_has_every_step),
         cmocka_unit_test(lost_updates_are_the_hosts),

@@ -3,6 +3,7 @@
 
 #include "bench/ranks/ranks.h"
 #include "bench/cmd/cmd.h"
+#include "bench/ingest/ingest.h"
 #include "kernels/core/log.h"
 #include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
@@ -10,7 +11,9 @@
 #include "kernels/core/text.h"
 #include "kernels/files/lock.h"
 #include "reports/record/json.h"
+#include "reports/record/result.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -29,21 +32,26 @@ typedef struct list {
 typedef struct request {
     ab_ranks_request run; /* file[] points into `word` */
     const char **word;    /* owned; capacity: the number of arguments */
-    const char *ranks, *reduce, *wire, *divide, *preset, *scale, *bucket, *elements, *json, *plot, *threads;
+    const char *ranks, *reduce, *wire, *divide, *preset, *scale, *bucket, *elements, *json, *plot, *threads,
+        *cell;
+    cJSON *document; /* owned; the record that names the files; NULL: the command line does */
     bool help;
 } request;
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
 static const char usage[] =
-    "usage: ampbench ranks FILE FILE... [OPTION]...\n\n"
+    "usage: ampbench ranks FILE FILE... [OPTION]...\n"
+    "       ampbench ranks RESULT.json [--cell PATTERN] [OPTION]...\n\n"
     "Each FILE holds the gradients of one micro-batch, saved before any reduction (tensor files as for "
     "`ampbench\ninspect`). Says what averaging them over 8 to 65536 ranks would do, with the order of "
     "additions, "
     "the format on\nthe wire and the division of a framework: error, bias, overflow, flushed values, by "
     "tensor "
     "and number of ranks,\nbeside the noise of the mini-batch itself. The numbers are simulated, bit by "
-    "bit.\n\n"
+    "bit. RESULT.json is the\nrecord of a run with --save-gradients; it names the files.\n\n"
+    "  --cell PATTERN        which cell of RESULT.json, by its id: '*/O2/*' (needed if several saved "
+    "gradients)\n"
     "  --ranks LIST          numbers of ranks: 8,64,1024, or 8..65536 for powers of two (default "
     "8,64,512,4096)\n"
     "  --reduce LIST         orders (below); default ring,tree,alltoall\n"
@@ -82,12 +90,19 @@ static void print_help(void) {
 
 static ab_status parse_words(int argc, char **argv, request *r) {
     const ab_argument arguments[] = {
-        {.name = "--ranks", .value = &r->ranks},       {.name = "--reduce", .value = &r->reduce},
-        {.name = "--reduce-dtype", .value = &r->wire}, {.name = "--divide", .value = &r->divide},
-        {.name = "--preset", .value = &r->preset},     {.name = "--scale", .value = &r->scale},
-        {.name = "--bucket-mb", .value = &r->bucket},  {.name = "--elements", .value = &r->elements},
-        {.name = "--json", .value = &r->json},         {.name = "--plot", .value = &r->plot},
-        {.name = "--threads", .value = &r->threads},   {.name = "--help"},
+        {.name = "--ranks", .value = &r->ranks},
+        {.name = "--reduce", .value = &r->reduce},
+        {.name = "--reduce-dtype", .value = &r->wire},
+        {.name = "--divide", .value = &r->divide},
+        {.name = "--preset", .value = &r->preset},
+        {.name = "--scale", .value = &r->scale},
+        {.name = "--bucket-mb", .value = &r->bucket},
+        {.name = "--elements", .value = &r->elements},
+        {.name = "--json", .value = &r->json},
+        {.name = "--plot", .value = &r->plot},
+        {.name = "--threads", .value = &r->threads},
+        {.name = "--cell", .value = &r->cell},
+        {.name = "--help"},
     };
     const ab_argument_list options = {"ranks", arguments, (int)AB_COUNT_OF(arguments), NULL, true};
     for (int i = 1; i < argc; i++) {
@@ -111,6 +126,44 @@ static ab_status split(const char *option, const char *text, list *words) {
         words->word[words->count++] = word;
     }
     return words->count > 0 ? AB_OK : ab_fail(AB_USAGE, "%s: expected a list, found nothing", option);
+}
+
+/* ---- a record ---------------------------------------------------------------------------------- */
+
+/* The saved gradients of the only cell that has some and fits --cell. */
+static ab_status choose_cell(const request *r, const char *path, const cJSON **saved) {
+    const cJSON *cell;
+    int found = 0;
+    *saved = NULL;
+    cJSON_ArrayForEach(cell, ab_json_at(r->document, "cells")) {
+        const cJSON *own = ab_json_at(cell, "saved_gradients.files");
+        if (!own || (r->cell && fnmatch(r->cell, ab_json_text(cell, "id", ""), 0) != 0)) continue;
+        *saved = own;
+        found++;
+    }
+    if (found == 0)
+        return ab_fail(AB_INPUT, "ranks: %s: no cell%s%s has gradients; run it with --save-gradients FILE",
+                       path, r->cell ? " of --cell " : "", r->cell ? r->cell : "");
+    return found == 1
+               ? AB_OK
+               : ab_fail(AB_USAGE, "ranks: %s: %d cells have gradients; choose one, as --cell '*/O2/*'", path,
+                         found);
+}
+
+/* A single file that is a record stands for the files that it names. */
+static ab_status take_record(request *r) {
+    const cJSON *files, *file;
+    if (r->run.files != 1 || ab_input_kind_of(r->word[0]) != &ab_input_kind_result)
+        return r->cell ? ab_fail(AB_USAGE, "--cell: expected one RESULT.json, a record of a run") : AB_OK;
+    AB_TRY(ab_result_load(r->word[0], &r->document));
+    AB_TRY(choose_cell(r, r->word[0], &files));
+    const char **word = malloc(((size_t)cJSON_GetArraySize(files) + 1) * sizeof *word);
+    if (!word) return ab_fail(AB_NO_MEMORY, "ranks: out of memory");
+    r->run.files = 0;
+    cJSON_ArrayForEach(file, files) if (cJSON_IsString(file)) word[r->run.files++] = file->valuestring;
+    free(r->word);
+    r->run.file = r->word = word;
+    return AB_OK;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -273,6 +326,7 @@ ab_status ab_cmd_ranks(int argc, char **argv) {
         print_help();
         goto out;
     }
+    AB_TRY_GOTO(take_record(&r));
     AB_TRY_GOTO(parse_values(&r));
     if (isatty(STDERR_FILENO)) r.run.progress = show_progress;
     AB_TRY_GOTO(ab_ranks_run(&r.run, &result));
@@ -280,5 +334,6 @@ ab_status ab_cmd_ranks(int argc, char **argv) {
 out:
     ab_ranks_free(&result);
     free(r.word);
+    cJSON_Delete(r.document);
     return status;
 }

@@ -25,9 +25,10 @@ enum { PATH_BYTES = 4096, MAX_WORDS = 256, STANDARD_ROUNDS = 30 };
 /* ---- command lines --------------------------------------------------------------------------- */
 
 ab_status ab_gate_check_run_options(char *const *run_options) {
-    static const ab_option_id ours[] = {AB_OPTION_out,    AB_OPTION_json,         AB_OPTION_resume,
-                                        AB_OPTION_rounds, AB_OPTION_probe_budget, AB_OPTION_save_weights,
-                                        AB_OPTION_csv,    AB_OPTION_markdown,     AB_OPTION_help};
+    static const ab_option_id ours[] = {
+        AB_OPTION_out,          AB_OPTION_json,         AB_OPTION_resume,         AB_OPTION_rounds,
+        AB_OPTION_probe_budget, AB_OPTION_save_weights, AB_OPTION_save_gradients, AB_OPTION_csv,
+        AB_OPTION_markdown,     AB_OPTION_help};
     char *words[MAX_WORDS + 1], word[] = "run", name[AB_OPTION_NAME];
     int n = 1;
     words[0] = word;

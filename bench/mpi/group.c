@@ -67,7 +67,7 @@ ab_status ab_group_open(ab_group *group, const volatile sig_atomic_t *stop) {
     if (place.ranks > AB_RANKS_MOST)
         return ab_fail(AB_USAGE, "--ranks mpi: at most %d ranks, found %d", AB_RANKS_MOST, place.ranks);
     ab_rank_place_set(place);
-    return place.ranks > 1 ? ab_relay_open(&group->relay, mpi, place) : AB_OK;
+    return ab_relay_open(&group->relay, mpi, place); /* its worker too is told that it is the only rank */
 }
 
 void ab_group_close(ab_group *group, int exit_status) {

@@ -403,7 +403,20 @@ static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
     return AB_OK;
 }
 
+/* What is saved is the gradient of one batch on one rank. */
+static ab_status check_saved_gradients(const ab_options *options, const ab_run_config *config) {
+    if (!options->given[AB_OPTION_save_gradients]) return AB_OK;
+    if (config->recipe.micro_batches > 1 || config->recipe.ranks.count > 1)
+        return ab_fail(AB_USAGE, "--save-gradients: saves gradients of single batches; give --ranks 1 and "
+                                 "--gradient-accumulation-steps 1");
+    return strcmp(config->device->name, "cpu") == 0
+               ? AB_OK
+               : ab_fail(AB_USAGE, "--save-gradients: on the CPU only, found device %s",
+                         config->device->name);
+}
+
 static ab_status take_files(const ab_options *options, ab_run_config *config) {
+    AB_TRY(check_saved_gradients(options, config));
     if (config->init_map && !config->init_file)
         return ab_fail(AB_USAGE, "--init-map: says how to read --init FILE, which is not given");
     if (config->init_file && config->resume_file)

@@ -157,6 +157,8 @@ static ab_status check_outputs(run *r) {
         AB_TRY(check_files(r, "--save-weights", weights, true));
         AB_TRY(ab_output_lock("--save-weights", weights, &r->locks.weights));
     }
+    const char *gradients = r->options.text[AB_OPTION_save_gradients];
+    if (gradients) AB_TRY(check_files(r, "--save-gradients", gradients, true));
     if (!r->checkpoints[0]) return AB_OK;
     AB_TRY(check_files(r, "--checkpoint", r->checkpoints, true));
     return ab_output_lock("--checkpoint", r->checkpoints, &r->locks.checkpoints);
@@ -439,7 +441,7 @@ out:
 static ab_status run_process(run *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
-    char weights[4096] = "", checkpoint[4096] = "";
+    char weights[4096] = "", checkpoint[4096] = "", gradients[4096] = "";
     AB_TRY(start_task(r, index, round == 0 ? AB_WORKER_FULL : AB_WORKER_TIMED));
     int n = AB_WORKER_ARGS;
     while (r->worker_argv[n]) n++;
@@ -447,6 +449,8 @@ static ab_status run_process(run *r, int round, int position) {
     if (round == 0) {
         AB_TRY(add_file(r, AB_OPTION_save_weights, r->options.text[AB_OPTION_save_weights], cell, weights,
                         sizeof weights, &n));
+        AB_TRY(add_file(r, AB_OPTION_save_gradients, r->options.text[AB_OPTION_save_gradients], cell,
+                        gradients, sizeof gradients, &n));
         AB_TRY(add_file(r, AB_OPTION_checkpoint, r->checkpoints, cell, checkpoint, sizeof checkpoint, &n));
     }
     ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &stop_requested, &r->link};
@@ -624,7 +628,8 @@ static ab_status open_group(run *r) {
 }
 
 static ab_status open_driver(run *r, bool *helps) {
-    static const ab_option_id left_there[] = {AB_OPTION_save_weights, AB_OPTION_checkpoint_every};
+    static const ab_option_id left_there[] = {AB_OPTION_save_weights, AB_OPTION_save_gradients,
+                                              AB_OPTION_checkpoint_every};
     char name[AB_OPTION_NAME];
     if (!r->options.given[AB_OPTION_launch]) {
         r->driver = NULL;

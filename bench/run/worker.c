@@ -13,6 +13,7 @@
 #include "bench/train/ranks/link.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/process_setup.h"
+#include "kernels/core/text_path.h"
 #include "kernels/ops/product/nonfinite.h"
 
 #include <inttypes.h>
@@ -291,6 +292,41 @@ static void shadow_event(const ab_fp32_reference *reference, const ab_run_config
     ab_json_line_end(&line);
 }
 
+/* ---- gradients of further batches -------------------------------------------------------------- */
+
+enum { SAVED_BATCHES = 16 };
+
+/* FILE's name with the number of a batch before its suffix. */
+static ab_status numbered(const char *file, int number, char *path, size_t size) {
+    const char *slash = strrchr(file, '/'), *dot = strrchr(slash ? slash : file, '.');
+    const int stem = dot ? (int)(dot - file) : (int)strlen(file);
+    return ab_text_path("--save-gradients", path, size, "%.*s.%02d%s", stem, file, number,
+                        dot ? dot : ".safetensors");
+}
+
+/* All at the weights that the run ended with. */
+static ab_status save_gradients(ab_cell *cell, const char *file) {
+    char path[4096];
+    const int64_t steps = ab_cell_steps(cell);
+    ab_json_line line;
+    ab_status status = AB_OK;
+    if (!file) return AB_OK;
+    ab_json_line_begin(&line, stdout, "saved_gradients");
+    line.sink.integer(&line.sink, "steps", steps);
+    line.sink.number(&line.sink, "loss_scale", ab_cell_scaler(cell)->scale);
+    line.sink.begin_array(&line.sink, "files");
+    for (int k = 0; k < SAVED_BATCHES && status == AB_OK; k++) {
+        ab_cell_seek(cell, steps + k);
+        status = numbered(file, k, path, sizeof path);
+        if (status == AB_OK) status = ab_cell_save_gradients(cell, path);
+        line.sink.text(&line.sink, NULL, path);
+    }
+    line.sink.end(&line.sink);
+    ab_json_line_end(&line);
+    ab_cell_seek(cell, steps);
+    return status;
+}
+
 /* ---- profile --------------------------------------------------------------------------------- */
 
 enum { PROFILE_WARM_UP = 5, LIMIT_ATTEMPTS_NS = 20 * 1000 * 1000 };
@@ -405,6 +441,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     shadow_event(reference, config);
     if (full && first) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (full && first && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
+    if (full && first) AB_TRY_GOTO(save_gradients(cell, options->text[AB_OPTION_save_gradients]));
     end_event(first_step_at, task, config, energy_before);
 out:
     ab_probing_clear(&probing);

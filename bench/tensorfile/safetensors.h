@@ -1,5 +1,6 @@
 /* .safetensors: 8-byte little-endian header length, a JSON header, then the tensors' bytes, row-major,
- * little-endian, without gaps (format of the Hugging Face safetensors package). Always written as F32. */
+ * little-endian, without gaps (format of the Hugging Face safetensors package). Written as F32, F16 or BF16.
+ */
 #ifndef AB_BENCH_TENSORFILE_SAFETENSORS_H
 #define AB_BENCH_TENSORFILE_SAFETENSORS_H
 
@@ -13,7 +14,8 @@ AB_BEGIN_DECLS
 typedef struct ab_safetensor_item {
     const char *name; /* UTF-8, unique in the file */
     ab_shape shape;
-    const float *data; /* ab_shape_count(&shape) values, row-major */
+    const float *data;       /* ab_shape_count(&shape) values, row-major */
+    const ab_format *format; /* fp16 and bf16: values are rounded to it; all others and NULL: fp32 */
 } ab_safetensor_item;
 
 /* Writes the items in the given order, atomically: temporary file in the same folder, fsync, rename.

@@ -1,10 +1,11 @@
-/* Writes .safetensors files of fp32 tensors atomically. */
+/* Writes .safetensors files atomically. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
 
 #include "bench/tensorfile/json_scan.h"
 #include "bench/tensorfile/safetensors.h"
 #include "kernels/core/show.h"
 #include "kernels/files/outfile.h"
+#include "kernels/format/convert.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +27,17 @@ static void write_metadata(FILE *out, const char *const *pairs) {
     fputc('}', out);
 }
 
-static int64_t item_bytes(const ab_safetensor_item *item) { return 4 * ab_shape_count(&item->shape); }
+static bool is_half(const ab_format *format) {
+    return format == &ab_format_fp16 || format == &ab_format_bf16;
+}
+
+static const char *dtype_of(const ab_format *format) {
+    return !is_half(format) ? "F32" : format == &ab_format_fp16 ? "F16" : "BF16";
+}
+
+static int64_t item_bytes(const ab_safetensor_item *item) {
+    return (is_half(item->format) ? 2 : 4) * ab_shape_count(&item->shape);
+}
 
 /* The header's JSON, padded with spaces to a multiple of 8 bytes. The caller frees *text, also after a
  * failure. */
@@ -42,8 +53,9 @@ static ab_status make_header(const ab_safetensor_item *items, int count, const c
         char shape[AB_SHAPE_TEXT];
         if (i > 0 || metadata) fputc(',', out);
         ab_json_put_text(out, items[i].name);
-        fprintf(out, ":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%" PRId64 ",%" PRId64 "]}",
-                ab_shape_text(&items[i].shape, shape), offset, offset + item_bytes(&items[i]));
+        fprintf(out, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%" PRId64 ",%" PRId64 "]}",
+                dtype_of(items[i].format), ab_shape_text(&items[i].shape, shape), offset,
+                offset + item_bytes(&items[i]));
         offset += item_bytes(&items[i]);
     }
     fputc('}', out);
@@ -84,11 +96,32 @@ static void write_floats(FILE *out, const float *values, int64_t n) {
     }
 }
 
+/* The same of values that are rounded to a half format. */
+static void write_halves(FILE *out, const ab_format *format, const float *values, int64_t n) {
+    enum { STRETCH = 4096 };
+    uint16_t half[STRETCH];
+    uint8_t bytes[2 * STRETCH];
+    for (int64_t done = 0; done < n && !ferror(out); done += STRETCH) {
+        int64_t part = n - done < STRETCH ? n - done : STRETCH;
+        ab_narrow(half, format, values + done, part);
+        for (int64_t i = 0; i < 2 * part; i++) bytes[i] = (uint8_t)(half[i / 2] >> (8 * (i % 2)));
+        fwrite(bytes, 2, (size_t)part, out);
+    }
+}
+
+static void write_values(FILE *out, const ab_safetensor_item *item) {
+    const int64_t n = ab_shape_count(&item->shape);
+    if (is_half(item->format))
+        write_halves(out, item->format, item->data, n);
+    else
+        write_floats(out, item->data, n);
+}
+
 static void write_all(FILE *out, const char *header, size_t length, const ab_safetensor_item *items,
                       int count) {
     for (int b = 0; b < PREFIX_BYTES; b++) fputc((int)(length >> (8 * b) & 0xFF), out);
     fwrite(header, 1, length, out);
-    for (int i = 0; i < count; i++) write_floats(out, items[i].data, ab_shape_count(&items[i].shape));
+    for (int i = 0; i < count; i++) write_values(out, &items[i]);
 }
 
 ab_status ab_safetensors_write(const char *path, const ab_safetensor_item *items, int count,

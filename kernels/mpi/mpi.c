@@ -6,7 +6,6 @@
 #include "kernels/core/text.h"
 
 #include <dlfcn.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -65,12 +64,8 @@ ab_status ab_mpi_check(const ab_mpi *mpi, int code, const char *what) {
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 void ab_mpi_pause(int turn) {
-    enum { YIELDS = 4, FIRST_NS = 20000, LAST_NS = 500000, EACH = 16 };
-    if (turn < YIELDS) {
-        sched_yield();
-        return;
-    }
-    const int doubled = (turn - YIELDS) / EACH;
+    enum { FIRST_NS = 20000, LAST_NS = 500000, EACH = 16 };
+    const int doubled = turn / EACH;
     const long ns = doubled >= 5 ? LAST_NS : (long)FIRST_NS << doubled;
     const struct timespec time = {.tv_nsec = ns};
     nanosleep(&time, NULL);

@@ -78,7 +78,7 @@ static void compare(const records *r, cJSON *replicas) {
         if (found.rank < 0 && !parted) agreed = at->valuedouble;
         if (found.rank >= 0 && !parted) parted = parted_json(r, &found, agreed, at->valuedouble);
     }
-    cJSON_AddNumberToObject(replicas, "every", ab_json_number(about(r, 0), "every", 1));
+    cJSON_AddNumberToObject(replicas, "every", ab_json_number(about(r, 0), "every", 0));
     cJSON_AddNumberToObject(replicas, "checks", checks);
     cJSON_AddNumberToObject(replicas, "ranks", r->count);
     if (parted) cJSON_AddItemToObject(replicas, "parted", parted);

@@ -218,6 +218,10 @@ AB_MUST_CHECK ab_status ab_cell_read(const ab_cell *cell, const char *name, ab_s
 /* Writes all parameters and buffers as fp32 safetensors with torch names and layouts. */
 AB_MUST_CHECK ab_status ab_cell_save(const ab_cell *cell, const char *path);
 
+/* Writes the gradients of the next step's batch, as the backward pass left them: scaled, each in its own
+ * format, with torch names. Afterwards the cell is unchanged except its gradients. */
+AB_MUST_CHECK ab_status ab_cell_save_gradients(ab_cell *cell, const char *path);
+
 /* Writes everything that the next step depends on as safetensors: weights as stored, "<name>.master",
  * optimizer state by torch's names ("fc.weight.exp_avg"), running statistics; counters, scaler and schedule
  * as metadata. All values are exact. The file is replaced atomically: a concurrent reader, or a kill during

@@ -189,7 +189,8 @@ static void note_position(const ab_cell *cell, notes *n) {
 static ab_status read_items(const kept_list *list, ab_safetensor_item *items) {
     for (int i = 0; i < list->count; i++) {
         float *values = malloc((size_t)ab_tensor_count(list->item[i].tensor) * sizeof *values);
-        items[i] = (ab_safetensor_item){list->item[i].name, list->item[i].tensor->shape, values};
+        items[i] = (ab_safetensor_item){
+            .name = list->item[i].name, .shape = list->item[i].tensor->shape, .data = values};
         if (!values) return no_memory();
         AB_TRY(ab_tensor_read(list->item[i].tensor, values));
     }

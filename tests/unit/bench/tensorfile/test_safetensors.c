@@ -67,8 +67,8 @@ static void written_tensors_read_back_bit_for_bit(void **state) {
     (void)state;
     float matrix[6] = {-0.0f, 1e-45f, 3.4e38f, INFINITY, 0, -1}, scalar = 2.5f, back[6];
     matrix[4] = from_bits(0x7FC01234); /* a nan with a payload */
-    const ab_safetensor_item items[] = {{"conv1.weight", {2, {2, 3}}, matrix},
-                                        {"a \"b\"\\\n\x01 \xC3\xA9", {0, {0}}, &scalar}};
+    const ab_safetensor_item items[] = {{"conv1.weight", {2, {2, 3}}, matrix, NULL},
+                                        {"a \"b\"\\\n\x01 \xC3\xA9", {0, {0}}, &scalar, NULL}};
     const char *metadata[] = {"step", "3", "quote\"", "\t", NULL};
     const char *path = in_folder("a.safetensors");
     assert_int_equal(ab_safetensors_write(path, items, 2, metadata), AB_OK);
@@ -83,10 +83,34 @@ static void written_tensors_read_back_bit_for_bit(void **state) {
     ab_tensorfile_close(file);
 }
 
+/* Values of a half format come back as they were, others rounded to it; each in its own dtype. */
+static void halves_are_written_as_halves(void **state) {
+    (void)state;
+    const float exact[3] = {1.5f, -0x1p-24f, 65504}, inexact[2] = {1 + 0x1p-12f, -3.3895314e38f};
+    const ab_safetensor_item items[] = {{"a", {1, {3}}, exact, &ab_format_fp16},
+                                        {"b", {1, {2}}, inexact, &ab_format_bf16},
+                                        {"c", {1, {2}}, inexact, &ab_format_fp32}};
+    const char *path = in_folder("halves.safetensors");
+    float back[3];
+    ab_tensorfile *file = NULL;
+    assert_int_equal(ab_safetensors_write(path, items, 3, NULL), AB_OK);
+    assert_int_equal(ab_safetensors_open(path, &file), AB_OK);
+    assert_ptr_equal(file->tensor[0].element->format, &ab_format_fp16);
+    assert_ptr_equal(file->tensor[1].element->format, &ab_format_bf16);
+    assert_int_equal(file->tensor[0].bytes, 6);
+    assert_int_equal(ab_tensorfile_read_as(file, "a", &items[0].shape, back), AB_OK);
+    assert_memory_equal(back, exact, sizeof exact);
+    assert_int_equal(ab_tensorfile_read_as(file, "b", &items[1].shape, back), AB_OK);
+    assert_true(back[0] == 1 && back[1] == -3.3895314e38f);
+    assert_int_equal(ab_tensorfile_read_as(file, "c", &items[2].shape, back), AB_OK);
+    assert_memory_equal(back, inexact, sizeof inexact);
+    ab_tensorfile_close(file);
+}
+
 static void written_bytes_are_the_documented_layout(void **state) {
     (void)state;
     const float values[2] = {1, -2};
-    const ab_safetensor_item item = {"w", {1, {2}}, values};
+    const ab_safetensor_item item = {"w", {1, {2}}, values, NULL};
     const char *path = in_folder("layout.safetensors");
     assert_int_equal(ab_safetensors_write(path, &item, 1, NULL), AB_OK);
     bytes expected = {0};
@@ -108,8 +132,8 @@ static void written_bytes_are_the_documented_layout(void **state) {
 static void a_failed_write_leaves_the_old_file_and_nothing_else(void **state) {
     (void)state;
     const float value = 1, other = 2;
-    const ab_safetensor_item old = {"w", {0, {0}}, &value},
-                             twins[] = {{"w", {0, {0}}, &other}, {"w", {0, {0}}, &other}};
+    const ab_safetensor_item old = {"w", {0, {0}}, &value, NULL},
+                             twins[] = {{"w", {0, {0}}, &other, NULL}, {"w", {0, {0}}, &other, NULL}};
     const char *path = in_folder("old.safetensors");
     assert_int_equal(ab_safetensors_write(path, &old, 1, NULL), AB_OK);
     int before = files_in_folder();
@@ -126,7 +150,7 @@ static void a_failed_write_leaves_the_old_file_and_nothing_else(void **state) {
 static void a_second_write_replaces_the_first(void **state) {
     (void)state;
     const float first[3] = {1, 2, 3}, second = 9;
-    const ab_safetensor_item a = {"w", {1, {3}}, first}, b = {"v", {0, {0}}, &second};
+    const ab_safetensor_item a = {"w", {1, {3}}, first, NULL}, b = {"v", {0, {0}}, &second, NULL};
     const char *path = in_folder("twice.safetensors");
     assert_int_equal(ab_safetensors_write(path, &a, 1, NULL), AB_OK);
     int before = files_in_folder();
@@ -142,7 +166,7 @@ static void a_second_write_replaces_the_first(void **state) {
 static void a_place_that_cannot_be_written_is_named(void **state) {
     (void)state;
     const float value = 1;
-    const ab_safetensor_item item = {"w", {0, {0}}, &value};
+    const ab_safetensor_item item = {"w", {0, {0}}, &value, NULL};
     const char *places[] = {"/dev/null", folder, "/nonexistent/x.safetensors"};
     for (size_t i = 0; i < AB_COUNT_OF(places); i++) {
         assert_int_equal(ab_safetensors_write(places[i], &item, 1, NULL), AB_OUTPUT);
@@ -553,6 +577,7 @@ static void chunks_and_blocks_do_not_depend_on_the_threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_tensors_read_back_bit_for_bit),
+        cmocka_unit_test(halves_are_written_as_halves),
         cmocka_unit_test(written_bytes_are_the_documented_layout),
         cmocka_unit_test(a_failed_write_leaves_the_old_file_and_nothing_else),
         cmocka_unit_test(a_second_write_replaces_the_first),

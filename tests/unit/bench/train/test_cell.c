@@ -300,7 +300,7 @@ static double loss_beside(const ab_cell *cell, ab_cell_config config, const char
         snprintf(names[p], sizeof names[p], "%s", stored->name);
         read_values(cell, names[p], values[p], MOST);
         if (strcmp(names[p], name) == 0) values[p][at] += by;
-        items[p] = (ab_safetensor_item){names[p], stored->shape, values[p]};
+        items[p] = (ab_safetensor_item){names[p], stored->shape, values[p], NULL};
     }
     assert_int_equal(ab_safetensors_write(path, items, plan->params, NULL), AB_OK);
     config.init_file = path;
@@ -336,6 +336,45 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
     }
     ab_cell_destroy(start);
     ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
+/* What is saved is the gradient that the next step takes, with the loss scale in it and in its own format;
+ * the training goes on as if nothing had been saved. */
+static void saved_gradients_are_those_of_the_next_step(void **state) {
+    (void)state;
+    ab_net *net = net_of(smooth_ops);
+    for (int l = 0; l < 2; l++) {
+        ab_cell_config config = config_of(net, l ? "O2" : "O0", fp16, l ? "loss_scale=64" : NULL);
+        char path[] = "/tmp/ampbench_gradients_XXXXXX";
+        ab_cell *cell = cell_of(&config), *twin = cell_of(&config);
+        ab_tensorfile *file = NULL;
+        float saved[256], taken[256];
+        const int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        close(fd);
+        step(cell, NULL);
+        step(twin, NULL);
+        assert_int_equal(ab_cell_save_gradients(cell, path), AB_OK);
+        const ab_step_result own = step(cell, NULL), other = step(twin, NULL);
+        assert_memory_equal(&own.loss, &other.loss, sizeof own.loss);
+        assert_int_equal(ab_safetensors_open(path, &file), AB_OK);
+        assert_int_equal(file->count, ab_cell_trained_count(cell));
+        for (int i = 0; i < file->count; i++) {
+            char name[AB_PLAN_NAME + 8];
+            const ab_tensor_entry *entry = &file->tensor[i];
+            snprintf(name, sizeof name, "%s.grad", entry->name);
+            assert_int_equal(ab_tensorfile_read(file, entry, saved), AB_OK);
+            read_values(cell, name, taken, 256);
+            for (int64_t k = 0; k < entry->count; k++) assert_true(saved[k] == taken[k] * (l ? 64 : 1));
+            if (strstr(entry->name, "fc."))
+                assert_ptr_equal(entry->element->format, l ? fp16 : &ab_format_fp32);
+        }
+        ab_tensorfile_close(file);
+        unlink(path);
+        ab_cell_destroy(cell);
+        ab_cell_destroy(twin);
+    }
     ab_net_free(net);
 }
 
@@ -939,6 +978,7 @@ int main(void) {
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(initial_weights_depend_on_seed_and_name_alone),
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(saved_gradients_are_those_of_the_next_step),
         cmocka_unit_test(every_level_overfits_one_batch),
         cmocka_unit_test(every_optimizer_overfits),
         cmocka_unit_test(a_skipped_step_changes_nothing_but_the_scale),

@@ -58,7 +58,7 @@ static void write_foreign(const ab_cell *cell) {
     for (size_t i = 0; i < AB_COUNT_OF(names); i++, count++) {
         ab_shape s;
         read_values(cell, names[i][0], &s, values[i]);
-        items[i] = (ab_safetensor_item){names[i][1], s, values[i]};
+        items[i] = (ab_safetensor_item){names[i][1], s, values[i], NULL};
         if (s.ndim < 2) continue;
         int64_t inner = s.ndim == 4 ? s.dim[2] * s.dim[3] : 1, in = s.dim[1], out = s.dim[0];
         for (int64_t o = 0; o < out; o++)
@@ -69,8 +69,8 @@ static void write_foreign(const ab_cell *cell) {
         items[i].shape =
             s.ndim == 4 ? (ab_shape){4, {s.dim[2], s.dim[3], in, out}} : (ab_shape){2, {in, out}};
     }
-    items[count++] = (ab_safetensor_item){"bn1.num_batches_tracked", {1, {1}}, values[0]};
-    items[count++] = (ab_safetensor_item){"optimizer/step", {1, {1}}, values[0]};
+    items[count++] = (ab_safetensor_item){"bn1.num_batches_tracked", {1, {1}}, values[0], NULL};
+    items[count++] = (ab_safetensor_item){"optimizer/step", {1, {1}}, values[0], NULL};
     assert_int_equal(ab_safetensors_write(weights, items, count, NULL), AB_OK);
 }
 

@@ -232,7 +232,10 @@ ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_pr
     struct rusage usage = {.ru_maxrss = 0};
     memset(process, 0, sizeof *process);
     const int64_t kills = ab_memory_kills("");
-    AB_TRY(start(argv, &worker, &events));
+    if (start(argv, &worker, &events) != AB_OK) {
+        ab_text_show(process->reason, sizeof process->reason, "%s", ab_error_message());
+        return AB_OK;
+    }
     ab_status status = read_events(worker.pid, events, watch, process);
     close(events);
     while (wait4(worker.pid, &how, 0, &usage) < 0 && errno == EINTR) continue;

@@ -582,11 +582,18 @@ static ab_status run_cells(run *r, bool *later) {
 
 static ab_status verdict(const run *r) {
     int failed = 0;
-    for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->record.cell[i]), "ok") != 0;
+    const cJSON *first = NULL; /* that failed */
+    for (int i = r->count - 1; i >= 0; i--) {
+        if (strcmp(ab_record_status(r->record.cell[i]), "ok") == 0) continue;
+        first = r->record.cell[i];
+        failed++;
+    }
     if (failed && failed == r->short_of_memory)
         return ab_fail(AB_NO_MEMORY, "%d of %d cells ran out of memory; %s", failed, r->count,
                        r->memory_failure);
-    if (failed) return ab_fail(AB_INTERNAL, "%d of %d cells failed; the table says why", failed, r->count);
+    if (failed)
+        return ab_fail(AB_INTERNAL, "%d of %d cells failed; %s: %s", failed, r->count,
+                       ab_json_text(first, "id", ""), ab_json_text(first, "reason", "no reason recorded"));
     const cJSON *determinism = cJSON_GetObjectItem(r->document, "determinism");
     if (cJSON_IsFalse(cJSON_GetObjectItem(determinism, "all_cells_deterministic")))
         ab_warn("a cell's losses differed between rounds: this machine's results are not reproducible bit "

@@ -166,6 +166,15 @@ static int read_report(int report, pid_t pid) {
     return error;
 }
 
+/* Programs start themselves again through /proc, which a bare root (chroot, container) may lack. */
+static ab_status cannot_run(const ab_spawn_request *request, int error) {
+    const char *name = ab_text_brief(request->argv[0], 200), *path = request->program;
+    const bool through_proc = error == ENOENT && path && strncmp(path, "/proc/", 6) == 0;
+    if (through_proc && access("/proc/self", F_OK) != 0)
+        return ab_fail(AB_SYSTEM, "cannot run %s: /proc is not mounted (mount -t proc proc /proc)", name);
+    return ab_fail(AB_SYSTEM, "cannot run %s: %s", name, strerror(error));
+}
+
 ab_status ab_spawn(const ab_spawn_request *request, ab_spawned *spawned) {
     pipes p;
     *spawned = (ab_spawned){.pid = -1, .lifeline = -1};
@@ -184,9 +193,7 @@ ab_status ab_spawn(const ab_spawn_request *request, ab_spawned *spawned) {
     }
     close_all(&p);
     spawned->missing = error == ENOENT;
-    return error == 0 ? AB_OK
-                      : ab_fail(AB_SYSTEM, "cannot run %s: %s", ab_text_brief(request->argv[0], 200),
-                                strerror(error));
+    return error == 0 ? AB_OK : cannot_run(request, error);
 }
 
 void ab_spawn_done(ab_spawned *spawned) {

@@ -125,7 +125,7 @@ def gap_figures(facts):
     if gap is None or gained is None:
         return {"first_shift": facts["first_shift"]}
     rest = limits["gap_errors"] * facts["gap_error"] + facts["gap_lateness"]
-    chance = max(limits["gap_floors"] * abs(facts["noise_floor"] or 0), limits["gap_learned"] * gained)
+    chance = max(facts["noise_floor"] or 0, facts["rounding_floor"] or 0, limits["gap_learned"] * gained)
     return {
         "gap": ratio(gap, chance + rest),
         "learned_gap": max(0, (gap - rest) / gained) if gained > 0 else None,

@@ -13,6 +13,7 @@
 #include "kernels/core/text_path.h"
 #include "kernels/mpi/mpi.h"
 #include "probes/probe.h"
+#include "reports/stats/chance.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -562,7 +563,7 @@ static ab_status take_profile(const ab_options *options, ab_run_config *config) 
 }
 
 static ab_status take_counts(const ab_options *options, ab_run_config *config) {
-    int64_t threads = available_threads(), seed = 1;
+    int64_t threads = available_threads(), seed = 1, draws = 1;
     config->seeds = 1;
     config->batch = config->net->defaults.batch;
     config->epochs = config->net->defaults.epochs;
@@ -573,6 +574,8 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_integer(options, AB_OPTION_threads, 1, 1024, &threads));
     AB_TRY(parse_bytes(options, AB_OPTION_memory_limit, &config->memory_limit));
     AB_TRY(parse_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
+    AB_TRY(parse_integer(options, AB_OPTION_floor_draws, 1, AB_CHANCE_DRAWS_MOST, &draws));
+    config->floor_draws = options->given[AB_OPTION_no_floor] ? 0 : (int)draws;
     AB_TRY(parse_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));
     AB_TRY(parse_integer(options, AB_OPTION_cell_timeout, 0, 1 << 30, &config->cell_timeout_s));
     AB_TRY(parse_integer(options, AB_OPTION_log_every, 1, 1LL << 40, &config->log_every));
@@ -666,8 +669,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
                               .init_map = options->text[AB_OPTION_init_map],
                               .no_graph = options->given[AB_OPTION_no_graph],
                               .flush_denormal = options->given[AB_OPTION_flush_denormal],
-                              .resume_file = options->text[AB_OPTION_resume_from],
-                              .floor = !options->given[AB_OPTION_no_floor]};
+                              .resume_file = options->text[AB_OPTION_resume_from]};
     ab_status status = AB_OK;
     if (config->flush_denormal && !ab_subnormals_can_flush())
         AB_TRY_GOTO(ab_fail(AB_UNAVAILABLE,
@@ -802,11 +804,13 @@ static ab_status check_shadow(const ab_run_config *config, const ab_policy *poli
 
 static ab_status name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     static const char *const suffix[] = {"", "/ulp", "/rounding"};
-    char scale[AB_SCALER_TEXT];
+    char scale[AB_SCALER_TEXT], draw[16] = ""; /* "/ulp", "/ulp2", ... */
     AB_TRY(ab_cell_digest(config, cell, cell->digest));
-    cell->id = ab_text_new("%s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->policy.label,
-                           ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name,
-                           config->device->name, (unsigned long long)cell->seed, suffix[cell->perturbation]);
+    if (cell->draw > 0) ab_text_exact(draw, sizeof draw, "%d", cell->draw + 1);
+    cell->id =
+        ab_text_new("%s/%s/%s/%s/%s/seed%llu%s%s", config->net->name, cell->policy.label,
+                    ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name,
+                    config->device->name, (unsigned long long)cell->seed, suffix[cell->perturbation], draw);
     return cell->id ? AB_OK : ab_fail(AB_NO_MEMORY, "cells: out of memory");
 }
 
@@ -896,9 +900,9 @@ static ab_status remove_repeats(ab_cell_spec *cells, int *count) {
 
 enum { FLOORS = 2 };
 
-/* Places of one half format: levels x scales, then the floors. */
+/* Places of one half format: levels x scales, then the draws of each floor. */
 static int64_t places_of_half(const ab_run_config *config) {
-    return (int64_t)config->levels * config->scales + FLOORS;
+    return (int64_t)config->levels * config->scales + FLOORS * config->floor_draws;
 }
 
 static int64_t places_of_seed(const ab_run_config *config) { return places_of_half(config) * config->halves; }
@@ -906,7 +910,7 @@ static int64_t places_of_seed(const ab_run_config *config) { return places_of_ha
 /* The entry of --levels of the perturbed baselines: O0; of several, the least overridden. -1: none. */
 static int floor_level(const ab_run_config *config) {
     int found = -1;
-    for (int l = config->levels - 1; config->floor && l >= 0; l--)
+    for (int l = config->levels - 1; config->floor_draws > 0 && l >= 0; l--)
         if (ab_level_is_reference(config->level[l]) &&
             (found < 0 || config->own[l].owns <= config->own[found].owns))
             found = l;
@@ -927,15 +931,17 @@ static ab_status make_place(const ab_run_config *config, int64_t place, ab_cell_
     static const ab_scale_choice preset = {.preset = true};
     const int64_t in_half = place % places_of_half(config), seed = place / places_of_seed(config);
     const int scales = config->scales, k = (int)in_half, floor = k - config->levels * scales,
-              floor_of = floor_level(config);
+              floor_of = floor_level(config), draws = config->floor_draws;
     const int64_t h = place % places_of_seed(config) / places_of_half(config);
     const int level = floor < 0 ? k / scales : floor_of;
-    const ab_perturbation moved = floor < 0 ? AB_PERTURB_NONE : (ab_perturbation)(AB_PERTURB_ULP + floor);
+    const ab_perturbation moved =
+        floor < 0 ? AB_PERTURB_NONE : (ab_perturbation)(AB_PERTURB_ULP + floor / draws);
     *there = level >= 0 && (floor < 0 || seed == 0) && (h == 0 || !ignores_half(config, level, moved));
     if (!*there) return AB_OK;
     AB_TRY(make_cell(config, level, config->half[h], floor < 0 ? &config->scale[k % scales] : &preset, moved,
                      cell));
     cell->place = place;
+    cell->draw = floor < 0 ? 0 : floor % draws;
     cell->seed += (uint64_t)seed;
     return name_cell(config, cell);
 }
@@ -1051,6 +1057,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .init_file = config->init_file,
                             .init_map = config->init_map,
                             .perturbation = spec->perturbation,
+                            .draw = spec->draw,
                             .no_graph = config->no_graph,
                             .tf32 = spec->policy.tf32,
                             .device = config->device,

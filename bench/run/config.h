@@ -57,7 +57,7 @@ typedef struct ab_run_config {
     bool profile;         /* every layer is timed, and the times are kept */
     int64_t shadow_every; /* 0: never */
     ab_reference_kind shadow;
-    bool floor; /* run the perturbed baselines */
+    int floor_draws; /* perturbed baselines of each kind; 0: none */
 } ab_run_config;
 
 /* Checks everything that can be checked before training. On success the caller clears *config. With
@@ -81,6 +81,7 @@ typedef struct ab_cell_spec {
     ab_policy policy;
     const ab_format *half;
     ab_perturbation perturbation; /* a perturbed baseline: O0 from moved weights */
+    int draw;                     /* of several perturbed baselines of a kind, from 0 */
     uint64_t seed;
 } ab_cell_spec;
 

@@ -216,6 +216,7 @@ ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell, 
     add_integer(&sum, "seed", (int64_t)cell->seed);
     add_integer(&sum, "ulp_twin", cell->perturbation == AB_PERTURB_ULP);
     if (cell->perturbation == AB_PERTURB_ROUNDING) add_text(&sum, "rounding_twin", cell->half->name);
+    if (cell->draw > 0) add_integer(&sum, "draw", cell->draw);
     ab_digest_text(sum, digest);
     return AB_OK;
 }

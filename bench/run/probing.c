@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static ab_status describe(ab_probing *probing, const ab_cell *cell) {
     int tensors = ab_cell_observed_count(cell), params = ab_cell_trained_count(cell);
@@ -59,7 +60,11 @@ ab_status ab_probing_start(ab_probing *probing, const ab_run_config *config, ab_
                             .steps = config->steps};
     if (!probing->active) return AB_OK;
     ab_governor_start(&probing->governor, config->probe_every);
-    AB_TRY(ab_probe_set_create(config->probes, ab_monotonic_ns, &probing->set));
+    const bool on_cpu = strcmp(config->device->name, "cpu") == 0;
+    probing->clock = on_cpu ? ab_processor_ns : ab_monotonic_ns;
+    probing->lanes = on_cpu ? ab_parallel_threads() : 1;
+    AB_TRY(ab_probe_set_create(config->probes, on_cpu ? ab_thread_processor_ns : ab_monotonic_ns,
+                               &probing->set));
     ab_watch watch = ab_probe_set_watch(probing->set);
     ab_cell_watch(cell, &watch);
     AB_TRY(describe(probing, cell));
@@ -74,9 +79,15 @@ void ab_probing_clear(ab_probing *probing) {
     *probing = (ab_probing){.active = false};
 }
 
+static int64_t spent_in_probes(const ab_probing *probing) {
+    return probing->lanes * ab_probe_set_cost_ns(probing->set);
+}
+
 ab_observer *ab_probing_next(ab_probing *probing) {
-    if (!probing->active || !ab_governor_due(&probing->governor)) return NULL;
-    probing->spent_ns = ab_probe_set_cost_ns(probing->set);
+    if (!probing->active) return NULL;
+    probing->begun_ns = probing->clock();
+    if (!ab_governor_due(&probing->governor)) return NULL;
+    probing->spent_ns = spent_in_probes(probing);
     return ab_probe_set_observer(probing->set);
 }
 
@@ -98,8 +109,8 @@ int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer
     if (replayed)
         ab_governor_skip(&probing->governor);
     else if (probing->active)
-        ab_governor_note(&probing->governor, observer != NULL, time,
-                         observer ? ab_probe_set_cost_ns(probing->set) - probing->spent_ns : 0);
+        ab_governor_note(&probing->governor, observer != NULL, probing->clock() - probing->begun_ns,
+                         observer ? spent_in_probes(probing) - probing->spent_ns : 0);
     return time;
 }
 
@@ -132,7 +143,7 @@ void ab_probing_event(const ab_probing *probing) {
 enum { PAIRS_LEAST = 3, PAIRS_MOST = 9, ENOUGH_NS = 80 * 1000 * 1000 };
 
 /* Steps of the device's own loop, where it has one, are what probed steps are compared with. */
-static ab_status time_unprobed(ab_cell *cell, int64_t *time_ns) {
+static ab_status time_unprobed(const ab_probing *probing, ab_cell *cell, int64_t *time_ns) {
     ab_step_result result[2];
     int64_t times[2];
     if (ab_cell_window(cell) >= 2) {
@@ -140,18 +151,18 @@ static ab_status time_unprobed(ab_cell *cell, int64_t *time_ns) {
         *time_ns = times[1];
         return AB_OK;
     }
-    const int64_t begun = ab_monotonic_ns();
+    const int64_t begun = probing->clock();
     AB_TRY(ab_cell_step(cell, NULL, result));
-    *time_ns = ab_monotonic_ns() - begun;
+    *time_ns = probing->clock() - begun;
     return AB_OK;
 }
 
 static ab_status time_probed(ab_probing *probing, ab_cell *cell, int64_t step, int64_t *time_ns) {
     ab_step_result result;
-    const int64_t begun = ab_monotonic_ns();
+    const int64_t begun = probing->clock();
     AB_TRY(ab_cell_step(cell, ab_probe_set_observer(probing->set), &result));
     ab_probe_set_step_end(probing->set, step);
-    *time_ns = ab_monotonic_ns() - begun;
+    *time_ns = probing->clock() - begun;
     return AB_OK;
 }
 
@@ -164,7 +175,7 @@ ab_status ab_probing_measure(ab_probing *probing, ab_cell *cell, ab_probe_cost *
         bool enough = n >= PAIRS_LEAST && ab_monotonic_ns() - begun > ENOUGH_NS;
         AB_TRY(ab_rank_link_agree(&enough)); /* ranks make the same steps */
         if (enough) break;
-        AB_TRY(time_unprobed(cell, &without));
+        AB_TRY(time_unprobed(probing, cell, &without));
         AB_TRY(time_probed(probing, cell, 2 * pair + 1, &with));
         if (pair == 0) continue;
         plain[n] = (double)without;

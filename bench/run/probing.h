@@ -15,7 +15,9 @@ typedef struct ab_probing {
     ab_probe_set *set;
     ab_probe_tensor *tensor;
     ab_probe_param *param;
-    int64_t steps, spent_ns; /* of the run; time spent in probes when the current step began */
+    int64_t (*clock)(void);            /* what the budget counts: processor time, or on a GPU time */
+    int lanes;                         /* threads whose times add up to that of the clock */
+    int64_t steps, spent_ns, begun_ns; /* of the run; probes' time and clock when the current step began */
 } ab_probing;
 
 /* Creates the probes of the configuration and enables what they observe in the cell. */

@@ -223,7 +223,8 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
              config->max_loss_scale != 0 ? config->max_loss_scale : apex_default("max"), true);
     add_real(object, "scale_window", window_of_run(config), true);
     cJSON_AddNumberToObject(object, "eval_limit", (double)config->eval_limit);
-    cJSON_AddBoolToObject(object, "noise_floor", config->floor);
+    cJSON_AddBoolToObject(object, "noise_floor", config->floor_draws > 0);
+    cJSON_AddNumberToObject(object, "floor_draws", config->floor_draws);
     return object;
 }
 
@@ -390,6 +391,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "device", config->device->name);
     cJSON_AddNumberToObject(cell, "seed", (double)spec->seed);
     add_text(cell, "twin", twins[spec->perturbation]);
+    if (spec->draw > 0) cJSON_AddNumberToObject(cell, "draw", spec->draw + 1);
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");
     cJSON *properties = policy_part(policy);

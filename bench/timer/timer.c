@@ -10,11 +10,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-int64_t ab_monotonic_ns(void) {
+static int64_t read_clock(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+int64_t ab_monotonic_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+int64_t ab_processor_ns(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
+int64_t ab_thread_processor_ns(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 static int compare_doubles(const void *left, const void *right) {
     double a = *(const double *)left, b = *(const double *)right;

@@ -11,6 +11,11 @@ AB_BEGIN_DECLS
 /* CLOCK_MONOTONIC, comparable between processes. */
 int64_t ab_monotonic_ns(void);
 
+/* Processor time of all threads of this process; of the calling thread. They stand still while other programs
+ * have the processor. */
+int64_t ab_processor_ns(void);
+int64_t ab_thread_processor_ns(void);
+
 /* Median of n values (mean of the middle two); 0 for n = 0. Reorders `values`. */
 double ab_median(double *values, int64_t n);
 

@@ -136,7 +136,7 @@ static bool equal_but_scale(const cJSON *a, const cJSON *b) {
     if (strcmp(ab_cell_label(a), ab_cell_label(b)) != 0) return false;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
         if (!equal(ab_json_at(a, keys[i]), ab_json_at(b, keys[i]))) return false;
-    return true;
+    return ab_json_number(a, "draw", 1) == ab_json_number(b, "draw", 1);
 }
 
 /* Cells that equal `cell` except for the loss scale and are missing in `without`. */

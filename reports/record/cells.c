@@ -35,15 +35,17 @@ static void append_part(char *text, size_t size, const cJSON *part) {
     ab_text_append(text, size, "%s", "\n");
 }
 
+static double draw_of(const cJSON *cell) { return ab_json_number(cell, "draw", 1); }
+
 /* All parts of an id except the loss scale. NULL: out of memory. */
 static char *family_of(const cJSON *cell) {
     static const char *const keys[] = {"model", "half_format", "device", "seed", "twin", "of_run.label"};
-    size_t size = strlen(ab_cell_label(cell)) + 2;
+    size_t size = strlen(ab_cell_label(cell)) + AB_TEXT_ROUND_TRIP + 2;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
         size += strlen(ab_json_text(cell, keys[i], "")) + AB_TEXT_ROUND_TRIP + 1;
     char *text = calloc(size, 1);
     for (size_t i = 0; text && i < AB_COUNT_OF(keys); i++) append_part(text, size, ab_json_at(cell, keys[i]));
-    if (text) ab_text_append(text, size, "%s", ab_cell_label(cell));
+    if (text) ab_text_append(text, size, "%.0f\n%s", draw_of(cell), ab_cell_label(cell));
     return text;
 }
 
@@ -153,10 +155,10 @@ cJSON *ab_cells_deterministic(const cJSON *document) {
     return any ? cJSON_CreateBool(all) : cJSON_CreateNull();
 }
 
-static const char *const not_compared[] = {"levels",       "scales",      "half",           "rounds",
-                                           "probes",       "probe_every", "probe_budget",   "noise_floor",
-                                           "eval_limit",   "net_path",    "min_loss_scale", "max_loss_scale",
-                                           "scale_window", "epochs",      "overrides",      "seeds"};
+static const char *const not_compared[] = {
+    "levels",         "scales",       "half",        "rounds",     "probes",   "probe_every",
+    "probe_budget",   "noise_floor",  "floor_draws", "eval_limit", "net_path", "min_loss_scale",
+    "max_loss_scale", "scale_window", "epochs",      "overrides",  "seeds"};
 
 bool ab_setting_counts(const char *key) {
     for (size_t i = 0; i < AB_COUNT_OF(not_compared); i++)
@@ -276,3 +278,5 @@ int ab_steps_of_cell(const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss");
     return losses ? cJSON_GetArraySize(losses) : (int)ab_json_number(cell, "steps_total", 0);
 }
+
+bool ab_cell_further_draw(const cJSON *cell) { return draw_of(cell) > 1; }

@@ -31,6 +31,10 @@ typedef struct ab_baselines {
     int count;
 } ab_baselines;
 
+/* Whether a perturbed baseline is not the first of its kind: its loss is in the floor, and the table has no
+ * row for it. */
+bool ab_cell_further_draw(const cJSON *cell);
+
 /* Lists the O0 cells; perturbed baselines are none. The document must outlive the list, unchanged but for
  * summaries. */
 AB_MUST_CHECK ab_status ab_baselines_create(const cJSON *document, ab_baselines *baselines);

@@ -4,8 +4,8 @@
  * Definitions
  *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
  *   loss_gap        loss_final minus that of the O0 cell of ab_cells_baseline
- *   noise floor     the largest |loss_gap| of O0 from weights moved by one ulp
- *   rounding floor  the largest |loss_gap| of O0 from weights moved by as much as rounding to half moves them
+ *   noise floor     ab_chance_gap of the loss_gaps of O0 from weights moved by one ulp
+ *   rounding floor  ab_chance_gap of the loss_gaps of O0 from weights moved as rounding to half moves them
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those
  *                   medians
  *   ratio_samples_to_o0  against an O0 cell that a machine of the same class ran (machines.h)
@@ -24,6 +24,7 @@
 #include "reports/record/machines.h"
 #include "reports/record/result.h"
 #include "reports/record/subnormals.h"
+#include "reports/stats/chance.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -33,7 +34,7 @@
 
 enum { REASON_TEXT = 200, MAX_REASONS = 4 };
 
-static const double applied_share_needed = 0.95, floor_multiple = 10, baseline_share = 0.05;
+static const double applied_share_needed = 0.95, baseline_share = 0.05;
 
 static const char no_baseline[] = "there is no O0 cell to compare with";
 
@@ -265,30 +266,56 @@ static void count_updates(facts *f) {
 
 /* ---- comparing with O0 ----------------------------------------------------------------------- */
 
-/* Returns the perturbed baseline of this kind with the largest gap; NULL if there is none. */
-static const facts *find_floor(const facts *all, int count, const char *twin) {
-    const facts *found = NULL;
+/* Perturbed baselines of one kind and half format: what chance does. */
+typedef struct floor_draws {
+    const facts *largest; /* NULL: not measured */
+    int count;
+    double draw[AB_CHANCE_DRAWS_MOST], chance; /* loss gaps, and ab_chance_gap of them */
+} floor_draws;
+
+static bool is_draw(const facts *f, const char *twin) {
+    return strcmp(ab_json_text(f->cell, "twin", ""), twin) == 0 && is_known(&f->loss_gap);
+}
+
+static const char *half_of(const facts *f) { return ab_json_text(f->cell, "half_format", ""); }
+
+static floor_draws draws_like(const facts *all, int count, const char *twin, const facts *like) {
+    floor_draws found = {.largest = like};
+    for (int i = 0; i < count && found.count < AB_CHANCE_DRAWS_MOST; i++) {
+        if (!is_draw(&all[i], twin) || strcmp(half_of(&all[i]), half_of(like)) != 0) continue;
+        found.draw[found.count++] = all[i].loss_gap.value;
+        if (fabs(all[i].loss_gap.value) > fabs(found.largest->loss_gap.value)) found.largest = &all[i];
+    }
+    found.chance = ab_chance_gap(found.draw, found.count);
+    return found;
+}
+
+/* Of several half formats that with the largest floor. */
+static floor_draws find_floor(const facts *all, int count, const char *twin) {
+    floor_draws found = {.count = 0};
     for (int i = 0; i < count; i++) {
-        if (strcmp(ab_json_text(all[i].cell, "twin", ""), twin) != 0 || !is_known(&all[i].loss_gap)) continue;
-        if (!found || fabs(all[i].loss_gap.value) > fabs(found->loss_gap.value)) found = &all[i];
+        if (!is_draw(&all[i], twin)) continue;
+        const floor_draws draws = draws_like(all, count, twin, &all[i]);
+        if (!found.largest || draws.chance > found.chance) found = draws;
     }
     return found;
 }
 
 /* A cell's speed counts only if its training is as good as O0's: it ended well, every loss is finite, at
- * least 95 % of the steps were applied, and the final loss is above O0's by no more than 10 noise floors,
- * the rounding floor or 5 % of O0's, whichever is largest. */
+ * least 95 % of the steps were applied, and the final loss is above O0's by no more than a floor or 5 % of
+ * O0's, whichever is largest. */
 double ab_summary_allowed_gap(const ab_floors *floors, double baseline_loss) {
-    return fmax(fmax(floor_multiple * floors->noise, floors->rounding), baseline_share * fabs(baseline_loss));
+    return fmax(fmax(floors->noise, floors->rounding), baseline_share * fabs(baseline_loss));
 }
 
-static double floor_of(const cJSON *document, const char *path) {
-    return fabs(ab_json_number(document, path, 0));
+static double floor_of(const cJSON *floor) {
+    const double largest = fabs(ab_json_number(floor, "loss_gap", 0));
+    return ab_json_number(floor, "chance_gap", ab_chance_gap(&largest, 1));
 }
 
 ab_floors ab_summary_floors(const cJSON *document) {
-    return (ab_floors){floor_of(document, "noise_floor.loss_gap"),
-                       floor_of(document, "rounding_floor.loss_gap")};
+    return (ab_floors){floor_of(ab_json_at(document, "noise_floor")),
+                       floor_of(ab_json_at(document, "rounding_floor"))};
 }
 
 static void judge(facts *f, const ab_floors *floors) {
@@ -309,9 +336,7 @@ static void judge(facts *f, const ab_floors *floors) {
     double allowed = ab_summary_allowed_gap(floors, f->baseline->loss_final.value);
     if (f->loss_gap.value > allowed)
         add_reason(&f->failed,
-                   "loss gap %+.4g is above %.4g, the largest of 10 noise floors, the rounding floor and 5 "
-                   "%% of O0's "
-                   "loss",
+                   "loss gap %+.4g is above %.4g, the largest of both noise floors and 5 %% of O0's loss",
                    f->loss_gap.value, allowed);
 }
 
@@ -416,11 +441,13 @@ static cJSON *summary_object(facts *f) {
     return NULL;
 }
 
-static cJSON *floor_object(const facts *twin, const char *text) {
-    if (!twin) return cJSON_CreateNull();
+static cJSON *floor_object(const floor_draws *floor, const char *text) {
+    if (!floor->largest) return cJSON_CreateNull();
     builder b = {cJSON_CreateObject(), false};
-    put(&b, "cell", cJSON_CreateString(ab_json_text(twin->cell, "id", "")));
-    put(&b, "loss_gap", cJSON_CreateNumber(fabs(twin->loss_gap.value)));
+    put(&b, "cell", cJSON_CreateString(ab_json_text(floor->largest->cell, "id", "")));
+    put(&b, "loss_gap", cJSON_CreateNumber(fabs(floor->largest->loss_gap.value)));
+    put(&b, "draws", cJSON_CreateDoubleArray(floor->draw, floor->count));
+    put(&b, "chance_gap", cJSON_CreateNumber(floor->chance));
     put(&b, "text", cJSON_CreateString(text));
     if (!b.failed) return b.object;
     cJSON_Delete(b.object);
@@ -450,12 +477,9 @@ static ab_status measure(const cJSON *document, facts *f) {
     return ab_subnormal_slowdown(f->cell, &f->subnormal_slowdown);
 }
 
-/* The perturbed baselines that the two floors come from; NULL: not measured. */
 typedef struct floor_cells {
-    const facts *noise, *rounding;
+    floor_draws noise, rounding;
 } floor_cells;
-
-static double floor_gap(const facts *twin) { return twin ? fabs(twin->loss_gap.value) : 0; }
 
 static floor_cells compare(const cJSON *document, const ab_baselines *baselines, const ab_machines *machines,
                            facts *all, int count) {
@@ -465,7 +489,7 @@ static floor_cells compare(const cJSON *document, const ab_baselines *baselines,
         all[i].loss_gap = loss_gap(&all[i]);
     }
     const floor_cells found = {find_floor(all, count, "ulp"), find_floor(all, count, "rounding")};
-    const ab_floors floors = {floor_gap(found.noise), floor_gap(found.rounding)};
+    const ab_floors floors = {found.noise.chance, found.rounding.chance};
     for (int i = 0; i < count; i++) certify(&all[i], document, &floors);
     for (int i = 0; i < count; i++) {
         const facts *o0 = all[i].baseline;
@@ -479,8 +503,8 @@ static ab_status set_floors(cJSON *document, const floor_cells *found) {
     static const char ulp[] = "O0 again with every initial weight moved by one ulp",
                       rounding[] = "O0 again with every initial weight moved by as much as rounding to the "
                                    "half format would";
-    AB_TRY(set(document, "noise_floor", floor_object(found->noise, ulp)));
-    return set(document, "rounding_floor", floor_object(found->rounding, rounding));
+    AB_TRY(set(document, "noise_floor", floor_object(&found->noise, ulp)));
+    return set(document, "rounding_floor", floor_object(&found->rounding, rounding));
 }
 
 ab_status ab_result_summarise(cJSON *document) {

@@ -13,17 +13,16 @@ enum {
     AB_SUMMARY_FINAL_LOSSES = 20
 }; /* a final loss is the mean of this many last losses, or of all if there are fewer */
 
-/* What chance does to O0's final loss: weights moved by one ulp; by as much as rounding to half moves them.
- * 0: not measured. */
+/* The gap to O0's final loss that chance alone exceeds in one run of 20 (reports/stats/chance.h): of runs
+ * that differ from O0 as by one ulp of every weight; as by rounding every weight to half. 0: not measured. */
 typedef struct ab_floors {
     double noise, rounding;
 } ab_floors;
 
-/* Those of a summarised document. */
+/* Those of a summarised document. An older one has the largest gap of one draw each, or of a few. */
 ab_floors ab_summary_floors(const cJSON *document);
 
-/* Loss gap to O0 that a certificate allows: the largest of 10 noise floors, the rounding floor and 5 % of
- * O0's final loss. */
+/* Loss gap to O0 that a certificate allows: the largest of both floors and 5 % of O0's final loss. */
 double ab_summary_allowed_gap(const ab_floors *floors, double baseline_loss);
 
 /* Whether two cells were timed at least twice each and the ranges of their rounds overlap. */

@@ -663,40 +663,48 @@ static ab_status add_notes(const cJSON *document, ab_grid *grid) {
 }
 
 /* Appends a floor without its sign. */
-static void append_floor(const cJSON *document, const char *path, char *text, size_t size) {
+static void append_floor(double floor, char *text, size_t size) {
     char number[AB_TEXT_NUMBER];
-    double floor = ab_json_number(document, path, (double)NAN);
     ab_text_gap(number, floor);
     ab_text_append(text, size, "%s", floor == 0 ? "0" : number + (number[0] == '+'));
 }
 
 /* "0.0039|0.0051": the noise floor, and the rounding floor where it was measured. */
 static const char *floor_text(const cJSON *document, char *text, size_t size) {
+    const ab_floors floors = ab_summary_floors(document);
     text[0] = '\0';
-    append_floor(document, "noise_floor.loss_gap", text, size);
+    append_floor(floors.noise, text, size);
     if (!cJSON_IsObject(ab_json_at(document, "rounding_floor"))) return text;
     ab_text_append(text, size, "|");
-    append_floor(document, "rounding_floor.loss_gap", text, size);
+    append_floor(floors.rounding, text, size);
     return text;
 }
 
+static const char *draws_text(int draws, char number[AB_TEXT_NUMBER]) {
+    ab_text_exact(number, AB_TEXT_NUMBER, draws > 1 ? "%d runs" : "a run", draws);
+    return number;
+}
+
 static ab_status add_floor_legend(const cJSON *document, ab_grid *grid) {
-    char floors[2 * AB_TEXT_NUMBER];
+    char floors[2 * AB_TEXT_NUMBER], number[AB_TEXT_NUMBER];
+    const int draws = cJSON_GetArraySize(ab_json_at(document, "noise_floor.draws"));
     if (!cJSON_IsObject(ab_json_at(document, "noise_floor")))
         return add_line(&grid->legend, AB_TONE_PLAIN,
                         "gap to O0: final loss minus O0's; no noise floor was measured");
     floor_text(document, floors, sizeof floors);
     if (!cJSON_IsObject(ab_json_at(document, "rounding_floor")))
-        return add_line(
-            &grid->legend, AB_TONE_PLAIN,
-            "gap to O0, floor ±%s: O0 again with every initial weight moved by one ulp; gaps of a "
-            "few floors are noise",
-            floors);
-    return add_line(
-        &grid->legend, AB_TONE_PLAIN,
-        "gap to O0, floors ±ulp|rounding %s: O0 again with every initial weight moved by one ulp, "
-        "or by as much as rounding it to half would; gaps within either are chance",
-        floors);
+        return add_line(&grid->legend, AB_TONE_PLAIN,
+                        "gap to O0, floor ±%s: what chance alone exceeds in one run of 20, by %s of O0 with "
+                        "every initial "
+                        "weight moved by one ulp; a gap within it may be chance",
+                        floors, draws_text(draws, number));
+    return add_line(&grid->legend, AB_TONE_PLAIN,
+                    "gap to O0, floors ±ulp|rounding %s: what chance alone exceeds in one run of 20, by %s "
+                    "of O0 with every "
+                    "initial weight moved by one ulp, or by as much as rounding it to half would; a gap "
+                    "within either may be "
+                    "chance",
+                    floors, draws_text(draws, number));
 }
 
 static ab_status add_legend(const cJSON *document, ab_grid *grid) {
@@ -736,7 +744,9 @@ ab_status ab_grid_create(const cJSON *document, ab_grid *grid) {
     write_gap_head(document, grid);
     grid->row = calloc((size_t)cJSON_GetArraySize(cells) + 1, sizeof *grid->row);
     if (!grid->row) return ab_fail(AB_NO_MEMORY, "out of memory while laying out the table");
-    cJSON_ArrayForEach(cell, cells) write_row(cell, grid, chosen, &grid->row[grid->rows++]);
+    cJSON_ArrayForEach(cell, cells) {
+        if (!ab_cell_further_draw(cell)) write_row(cell, grid, chosen, &grid->row[grid->rows++]);
+    }
     AB_TRY(shorten_scales(grid, chosen));
     AB_TRY(add_intro(document, grid));
     AB_TRY(add_notes(document, grid));

@@ -137,12 +137,11 @@ static void cells_fact(const ab_html *h) {
     fact(h, "Cells", "%d of %d trained, %d without a certificate", done, all, void_cells);
 }
 
-static void floor_fact(const ab_html *h, const char *what, const char *path) {
+static void floor_fact(const ab_html *h, const char *what, const char *key, double floor) {
     char gap[AB_TEXT_NUMBER];
-    const double floor = ab_json_number(h->document, path, (double)NAN);
-    if (!isfinite(floor)) return;
+    if (!cJSON_IsObject(ab_json_at(h->document, key)) || !isfinite(floor)) return;
     ab_text_gap(gap, floor);
-    fact(h, what, "%s", floor == 0 ? "0" : gap + (gap[0] == '+'));
+    fact(h, what, "%s (chance exceeds it once in 20 runs)", floor == 0 ? "0" : gap + (gap[0] == '+'));
 }
 
 ab_status ab_html_summary(const ab_html *h) {
@@ -162,8 +161,9 @@ ab_status ab_html_summary(const ab_html *h) {
     best_fact(h, &cells, "Fastest level that trained as well as O0", "ratio_samples_to_o0", 1, true);
     best_fact(h, &cells, "Smallest level that trained as well as O0", "ratio_bytes_to_o0", -1, false);
     ab_cells_free(&cells);
-    floor_fact(h, "Noise floor of the final loss", "noise_floor.loss_gap");
-    floor_fact(h, "Rounding floor of the final loss", "rounding_floor.loss_gap");
+    const ab_floors floors = ab_summary_floors(h->document);
+    floor_fact(h, "Noise floor of the final loss", "noise_floor", floors.noise);
+    floor_fact(h, "Rounding floor of the final loss", "rounding_floor", floors.rounding);
     fputs("</dl>\n", h->out);
     return AB_OK;
 }
@@ -203,7 +203,7 @@ ab_status ab_html_verdicts(const ab_html *h) {
     ab_html_table(
         h, "verdict-table",
         "Does the level's speed count? A certificate needs finite losses, 95 % of the steps applied, and a "
-        "final loss within the larger of 10 noise floors and 5 % of that of O0.",
+        "final loss within the largest of the two noise floors and 5 % of that of O0.",
         headings);
     cJSON_ArrayForEach(cell, cells_of(h)) {
         row_label(h, cell);

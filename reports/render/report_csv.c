@@ -53,6 +53,8 @@ static const column columns[] = {
     {"summary.loss_gap", NULL, false},
     {"noise_floor.loss_gap", "noise_floor_loss_gap", true},
     {"rounding_floor.loss_gap", "rounding_floor_loss_gap", true},
+    {"noise_floor.chance_gap", "noise_floor_chance_gap", true},
+    {"rounding_floor.chance_gap", "rounding_floor_chance_gap", true},
     {"summary.step_time_ns", NULL, false},
     {"summary.step_time_ns_low", NULL, false},
     {"summary.step_time_ns_high", NULL, false},

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib/cli.sh"
 KILLS=${AMPBENCH_KILLS:-20} # more for a soak
 options=(--net mlp --data "$AMPBENCH_SOURCE/tests/golden/data" --levels "O0,O2" --rounds 2 --steps 60 \
-    --batch 16 --probe-every 20
+    --batch 16 --floor-draws 1 --probe-every 20
     --no-plots --quiet)
 RANDOM=2026
 

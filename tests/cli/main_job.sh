@@ -20,11 +20,11 @@ expect_text "$result" '"complete"' "the document"
 run report "$result"
 expect_rc 0 "report"
 cmp -s "$work/out" "$work/table" || fail "the report differs from the table of the run"
-# O1 to O3 with default, 1, 128, dynamic: default is one of the others, so 3 x 3 cells; O0 and the floors
+# O1 to O3 with default, 1, 128, dynamic: default is one of the others, so 3 x 3 cells; O0, and two floors twice
 rows=$(csv_columns "$work/grid.csv" id status deterministic steps_total)
-[ "$(wc -l <<<"$rows")" = 12 ] || fail "expected 12 cells, found: $rows"
+[ "$(wc -l <<<"$rows")" = 14 ] || fail "expected 14 cells, found: $rows"
 [ "$(grep -c ' ok true 12$' <<<"$rows")" = 10 ] || fail "cells not ok, deterministic and whole: $rows"
-for twin in ulp rounding; do grep -q "^mlp/O0/1/fp16/cpu/seed1/$twin ok  12\$" <<<"$rows" ||
+for twin in ulp ulp2 rounding rounding2; do grep -q "^mlp/O0/1/fp16/cpu/seed1/$twin ok  12\$" <<<"$rows" ||
     fail "the $twin floor runs once: $rows"; done
 grep -q '^|.*O2' "$work/grid.md" || fail "no Markdown table"
 [ -d "$work/grid/plots" ] || fail "no plots beside the result"

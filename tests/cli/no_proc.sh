@@ -1,4 +1,4 @@
-# Where /proc is not mounted, as in a bare chroot, no worker starts: every cell says so, nothing stays pending.
+# Where /proc is not mounted, as in a bare chroot, no worker starts: every cell says so, none stays pending.
 # Needs root or user namespaces, to hide /proc.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
@@ -21,10 +21,10 @@ without_proc --net mlp --data synthetic --steps 5 --levels O0,O2 --rounds 1 --no
 expect_rc 1 "no /proc"
 expect_text err "2 of 2 cells failed; mlp/O0/1/fp16/cpu/seed1: a worker: cannot run ampbench: /proc is not" \
     "no /proc"
-expect_text out "failed: a worker: cannot run ampbench: /proc is not mounted (mount -t proc proc /proc)" "table"
+expect_text out "failed: a worker: cannot run ampbench: /proc is not mounted (mount -t proc" "the table"
 checks=$((checks + 1))
 ! grep -q '"pending"' ampbench-out/result.json || fail "a cell stayed pending"
-[ "$(grep -c '"reason": "a worker: cannot run ampbench: /proc is not mounted' ampbench-out/result.json)" = 2 ] ||
+[ "$(grep -c '"reason": "a worker: cannot run ampbench: /proc is not' ampbench-out/result.json)" = 2 ] ||
     fail "not every cell has the reason"
 expect_text ampbench-out/result.json '"exit_status": 1' "the document"
 finish

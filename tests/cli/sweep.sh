@@ -46,7 +46,7 @@ export AMPBENCH PATH=$work/bin:$PATH
 cp "$AMPBENCH_SOURCE/bench/nets/mlp.json" "my \$net's.json"
 common=(--levels O0,O2 --scales default,128 --net "my \$net's.json" --data synthetic --batch 4 --steps 3
     --rounds 2 --seeds 2 --eval-limit 4 --quiet --no-plots)
-cells=8
+cells=10
 
 run "${common[@]}" --out local.json
 expect_rc 0 "the run on one machine"

@@ -1,5 +1,5 @@
-# The examples for CI as written, each in a clean root: they clone, build the packages, install one, train twice
-# and gate. GitLab's in Debian 12, GitHub's in Ubuntu 24.04 (Debian 12 where Ubuntu's keys are not installed).
+# The examples for CI as written, each in a clean root: they clone, build the packages, install one, train
+# twice and gate. GitLab's in Debian 12, GitHub's in Ubuntu 24.04 (Debian 12 where Ubuntu's keys are not installed).
 # Then the packages themselves: lintian is content, they install, run and leave nothing behind. Needs root and
 # debootstrap, takes minutes; the mirrors are AMPBENCH_DEBIAN_MIRROR and AMPBENCH_UBUNTU_MIRROR, and
 # AMPBENCH_UBUNTU_KEYS is the file of Ubuntu's keys.
@@ -19,8 +19,8 @@ roots=""
 unmount() { for at in $roots; do umount "$at/proc"; done; rm -rf "$work"; }
 trap unmount EXIT
 
-# new_root NAME SUITE MIRROR SCRIPT OPTIONS...: a root in $work/NAME, made by debootstrap, that holds this tree
-# as the repository /src with a branch main, and /job with a network, as the user's own repository.
+# new_root NAME SUITE MIRROR SCRIPT OPTIONS...: a root in $work/NAME, made by debootstrap, that holds this
+# tree as the repository /src with a branch main, and /job with a network, as the user's own repository.
 new_root() {
     root=$work/$1
     debootstrap --variant=minbase "${@:5}" "$2" "$root" "$3" "$4" >"$work/log" 2>&1 ||

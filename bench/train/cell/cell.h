@@ -35,6 +35,7 @@ typedef struct ab_cell_config {
     const char *init_file;        /* safetensors or npz, or NULL: the net's own initialisation */
     const char *init_map;         /* name map (init_map.h), or NULL */
     ab_perturbation perturbation; /* how initial weights are moved, for the noise floors */
+    int draw;                     /* which of several random moves, from 0 */
     const ab_device *device;
     bool tf32;            /* fp32 products may round their operands to TF32 if the device supports it */
     bool no_graph;        /* the host decides every step, even if the device could */

@@ -58,6 +58,7 @@ static ab_status set_initial_weights(ab_cell *cell) {
                                         .map = config->init_map,
                                         .seed = config->seed,
                                         .perturbation = config->perturbation,
+                                        .draw = config->draw,
                                         .half = config->policy.half,
                                         .nan_weight = config->recipe.faults & AB_FAULT_nan_initial_weight};
     return ab_initial_weights_set(&initial, &cell->memory);

@@ -28,26 +28,29 @@ static void draw_all(const ab_param_spec *spec, uint64_t seed, const char *name,
         values[i] = constant ? (spec->init == AB_INIT_ONES ? 1.0f : 0.0f) : draw(spec, seed, stream_step, i);
 }
 
+/* The random word that moves value i. Draws after the first have indices that no tensor reaches. */
+static uint32_t moving_word(const ab_initial_weights *initial, const char *name, int64_t i) {
+    const uint64_t index = (uint64_t)i | (uint64_t)initial->draw << 48;
+    return ab_rng_at(initial->seed, AB_RNG_INIT, ab_rng_name(name), index).word[3];
+}
+
 /* The smallest perturbation: moves each weight to a neighbouring fp32 number, up or down at random. */
-static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *name) {
-    uint32_t stream_step = ab_rng_name(name);
+static void move_one_ulp(float *values, int64_t n, const ab_initial_weights *initial, const char *name) {
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t up = ab_rng_at(seed, AB_RNG_INIT, stream_step, (uint64_t)i).word[3] & 1u;
+        const uint32_t up = moving_word(initial, name, i) & 1u;
         values[i] = nextafterf(values[i], up ? INFINITY : -INFINITY);
     }
 }
 
 /* The distribution of rounding errors: uniform within half a spacing. Rounding moves no zeros. */
-static void move_as_rounding(float *values, int64_t n, const ab_format *half, uint64_t seed,
-                             const char *name) {
-    const uint32_t stream_step = ab_rng_name(name);
+static void move_as_rounding(float *values, int64_t n, const ab_initial_weights *initial, const char *name) {
+    const ab_format *half = initial->half;
     for (int64_t i = 0; i < n; i++) {
         int exponent;
         if (values[i] == 0 || !isfinite(values[i])) continue;
         frexp((double)values[i], &exponent); /* |value| is in [2^(exponent - 1), 2^exponent) */
         const int binade = exponent - 1 > half->emin ? exponent - 1 : half->emin;
-        const uint32_t word = ab_rng_at(seed, AB_RNG_INIT, stream_step, (uint64_t)i).word[3];
-        const double u = ((double)word + 0.5) * 0x1p-32 - 0.5;
+        const double u = ((double)moving_word(initial, name, i) + 0.5) * 0x1p-32 - 0.5;
         values[i] = (float)((double)values[i] + ldexp(u, binade + 1 - half->precision));
     }
 }
@@ -193,9 +196,9 @@ static ab_status set_param(const ab_initial_weights *initial, const ab_cell_memo
     const int last = plan->param[plan->params - 1].net_op;
     if (initial->nan_weight && param->net_op == last && n > 1) values[n / 2] = NAN;
     if (initial->perturbation == AB_PERTURB_ULP && spec->kind == AB_PARAM_WEIGHT)
-        move_one_ulp(values, n, initial->seed, name);
+        move_one_ulp(values, n, initial, name);
     if (initial->perturbation == AB_PERTURB_ROUNDING && spec->kind == AB_PARAM_WEIGHT)
-        move_as_rounding(values, n, initial->half, initial->seed, name);
+        move_as_rounding(values, n, initial, name);
     return store(memory, param, values);
 }
 

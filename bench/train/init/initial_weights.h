@@ -24,6 +24,7 @@ typedef struct ab_initial_weights {
     const char *map;  /* name map (init_map.h), or NULL */
     uint64_t seed;
     ab_perturbation perturbation;
+    int draw;              /* which of several random moves, from 0 */
     const ab_format *half; /* for AB_PERTURB_ROUNDING */
     bool nan_weight;       /* a fault: one weight of the last op is NaN */
 } ab_initial_weights;

@@ -7,14 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-/* A gap this small is chance: ten noise floors or the rounding floor, if they were measured, or a share of
+/* A gap this small is chance: the noise floor or the rounding floor, if they were measured, or a share of
  * what O0 learned that healthy runs do not exceed (gap_learned), whichever is largest; and standard errors of
  * the gap. Every term is a loss difference of this record, so the units of the loss do not matter. */
 static double chance_of_gap(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     const ab_floors floors = ab_summary_floors(c->facts.document);
-    return fmax(fmax(t->gap_floors * floors.noise, floors.rounding),
-                t->gap_learned * ab_facts_learned(&c->facts)) +
+    return fmax(fmax(floors.noise, floors.rounding), t->gap_learned * ab_facts_learned(&c->facts)) +
            t->gap_errors * ab_facts_gap_error(&c->facts);
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/core/text.h"
 #include "reports/diagnose/facts/first_nonfinite.h"
 #include "reports/record/json.h"
+#include "reports/record/summary.h"
 
 #include <math.h>
 #include <string.h>
@@ -55,10 +56,12 @@ static ab_fact get_gap_lateness(const ab_facts *f) {
 }
 
 static ab_fact get_rounding_floor(const ab_facts *f) {
-    return whole(ab_json_number(f->document, "rounding_floor.loss_gap", (double)NAN), "");
+    const bool measured = ab_json_at(f->document, "rounding_floor.loss_gap") != NULL;
+    return whole(measured ? ab_summary_floors(f->document).rounding : (double)NAN, "");
 }
 static ab_fact get_noise_floor(const ab_facts *f) {
-    return whole(ab_json_number(f->document, "noise_floor.loss_gap", (double)NAN), "");
+    const bool measured = ab_json_at(f->document, "noise_floor.loss_gap") != NULL;
+    return whole(measured ? ab_summary_floors(f->document).noise : (double)NAN, "");
 }
 
 /* ---- scale and non-finite values -------------------------------------------------------------------- */

@@ -240,7 +240,7 @@ static void a_range_trains_o0_once_a_seed(void **state) {
     int count, baselines = 0;
     assert_int_equal(configure("--levels O0,O2,O3 --scales 2^0..2^24 --seeds 3", &config), AB_OK);
     assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
-    assert_int_equal(count, 3 * (1 + 2 * 25) + 2);
+    assert_int_equal(count, 3 * (1 + 2 * 25) + 4);
     for (int i = 0; i < count; i++)
         baselines += ab_level_is_reference(cells[i].level) && !cells[i].perturbation;
     assert_int_equal(baselines, 3);
@@ -372,7 +372,8 @@ static void levels_cross_with_scales_and_o0_gets_a_twin(void **state) {
                                       "mlp/O2/64/fp16/cpu/seed3",         "mlp/O0/1/fp16/cpu/seed3/ulp",
                                       "mlp/O0/1/fp16/cpu/seed3/rounding", "mlp/O2/dynamic/bf16/cpu/seed3",
                                       "mlp/O2/64/bf16/cpu/seed3",         "mlp/O0/1/bf16/cpu/seed3/rounding"};
-    crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3", ids, 8);
+    crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3 --floor-draws 1", ids,
+               8);
 }
 
 /* O0 casts nothing: one for all half formats, unless something of it is half. */
@@ -426,10 +427,10 @@ static void o0_is_plain_and_o2_is_not(const ab_cell_spec *cells, int count) {
 /* The cell after it is the noise floor, which is O0 too. */
 static void o0_stays_the_fp32_reference(void **state) {
     (void)state;
-    with_cells(
-        "--net mlp --levels O0,O2 --scales 128 --optimizer-state half --ema 0.9 --ema-format half --to "
-        "fc1=half,O2:fc2=fp32 --set batch_norm_statistics=half",
-        o0_is_plain_and_o2_is_not);
+    with_cells("--net mlp --levels O0,O2 --floor-draws 1 --scales 128 --optimizer-state half --ema 0.9 "
+               "--ema-format half --to "
+               "fc1=half,O2:fc2=fp32 --set batch_norm_statistics=half",
+               o0_is_plain_and_o2_is_not);
 }
 
 static void o0_is_changed_alone(const ab_cell_spec *cells, int count) {
@@ -449,7 +450,7 @@ static void o0_is_changed_alone(const ab_cell_spec *cells, int count) {
 
 static void o0_changes_when_it_is_named(void **state) {
     (void)state;
-    with_cells("--net mlp --levels O0,torch:autocast --ema 0.9 --set O0:loss_scale=64 --set "
+    with_cells("--net mlp --levels O0,torch:autocast --floor-draws 1 --ema 0.9 --set O0:loss_scale=64 --set "
                "O0:optimizer_state=half --set O0:ema_format=half --to "
                "O0:fc1:wgrad=half,O0:fc2=half,torch:autocast:fc3=fp32",
                o0_is_changed_alone);
@@ -512,6 +513,18 @@ static void cells_that_would_be_equal_are_run_once(void **state) {
     (void)state;
     static const char *const ids[] = {"mlp/O3/1/fp16/cpu/seed1", "mlp/O3/128/fp16/cpu/seed1"};
     crosses_to("--net mlp --levels O3 --scales default,1,128.0,128,1.0", ids, 2);
+}
+
+static void every_floor_has_as_many_draws_as_wanted(void **state) {
+    (void)state;
+    static const char *const two[] = {"mlp/O0/1/fp16/cpu/seed1", "mlp/O0/1/fp16/cpu/seed1/ulp",
+                                      "mlp/O0/1/fp16/cpu/seed1/ulp2", "mlp/O0/1/fp16/cpu/seed1/rounding",
+                                      "mlp/O0/1/fp16/cpu/seed1/rounding2"};
+    ab_run_config config;
+    crosses_to("--net mlp --levels O0", two, 5);
+    crosses_to("--net mlp --levels O0 --floor-draws 2", two, 5);
+    assert_int_equal(configure("--net mlp --floor-draws 0", &config), AB_USAGE);
+    assert_int_equal(configure("--net mlp --floor-draws 21", &config), AB_USAGE);
 }
 
 static void the_noise_floor_can_be_left_out(void **state) {
@@ -717,6 +730,7 @@ int main(void) {
         cmocka_unit_test(tf32_does_not_act_on_o0_unless_named),
         cmocka_unit_test(an_item_without_effect_is_named),
         cmocka_unit_test(cells_that_would_be_equal_are_run_once),
+        cmocka_unit_test(every_floor_has_as_many_draws_as_wanted),
         cmocka_unit_test(the_noise_floor_can_be_left_out),
         cmocka_unit_test(an_override_reaches_every_cell_and_an_explicit_scale_beats_it),
         cmocka_unit_test(an_override_that_a_level_refuses_refuses_the_run),

@@ -1,9 +1,11 @@
 /* Medians, and how many first steps are warm-up. */
+#define _POSIX_C_SOURCE 200809L
 #include "bench/timer/timer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -60,8 +62,24 @@ static void too_few_steps_to_tell_are_not_cut(void **state) {
     for (int64_t n = 0; n < 10; n++) assert_int_equal(warmup(3, n, 1000), 0);
 }
 
+/* Whatever else the machine does, a sleeping program uses no processor. */
+static void processor_time_stands_still_while_the_program_waits(void **state) {
+    (void)state;
+    const struct timespec pause = {0, 50000000};
+    const int64_t wall = ab_monotonic_ns(), all = ab_processor_ns(), own = ab_thread_processor_ns();
+    nanosleep(&pause, NULL);
+    const int64_t slept = ab_monotonic_ns() - wall;
+    assert_true(slept >= 50000000);
+    assert_true(ab_processor_ns() - all < slept / 2);
+    assert_true(ab_thread_processor_ns() - own < slept / 2);
+    ab_busy_loop(1000000);
+    assert_true(ab_thread_processor_ns() - own > 0);
+    assert_true(ab_processor_ns() - all > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processor_time_stands_still_while_the_program_waits),
         cmocka_unit_test(medians_of_odd_even_one_and_none),
         cmocka_unit_test(steady_times_have_no_warmup),
         cmocka_unit_test(slow_first_steps_are_warmup),

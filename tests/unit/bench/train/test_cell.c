@@ -799,6 +799,32 @@ static void the_twin_differs_by_one_ulp_in_every_weight_and_in_nothing_else(void
     ab_net_free(net);
 }
 
+/* Every draw moves other weights up; the same draw the same ones. */
+static void draws_of_a_perturbation_differ(void **state) {
+    (void)state;
+    static const ab_perturbation kinds[] = {AB_PERTURB_ULP, AB_PERTURB_ROUNDING};
+    ab_net *net = net_of(conv_ops);
+    for (size_t k = 0; k < AB_COUNT_OF(kinds); k++) {
+        static float drawn[3][1024];
+        int64_t n = 0, differ = 0;
+        for (int draw = 0; draw < 3; draw++) {
+            ab_cell_config config = config_of(net, "O0", fp16, NULL);
+            config.perturbation = kinds[k];
+            config.draw = draw % 2; /* the third is the first again */
+            ab_cell *cell = cell_of(&config);
+            const ab_plan *plan = ab_cell_plan(cell);
+            n = read_values(cell, plan->tensor[plan->param[0].stored].name, drawn[draw], 1024);
+            ab_cell_destroy(cell);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            differ += drawn[0][i] != drawn[1][i];
+            assert_true(drawn[0][i] == drawn[2][i]);
+        }
+        assert_true(n > 8 && differ > n / 4);
+    }
+    ab_net_free(net);
+}
+
 /* Largest and mean size of how far a weight is moved, in spacings of the half format at its size. */
 typedef struct moved {
     double largest, mean;
@@ -995,6 +1021,7 @@ int main(void) {
         cmocka_unit_test(weights_survive_a_file),
         cmocka_unit_test(a_file_of_another_network_is_refused),
         cmocka_unit_test(the_twin_differs_by_one_ulp_in_every_weight_and_in_nothing_else),
+        cmocka_unit_test(draws_of_a_perturbation_differ),
         cmocka_unit_test(the_rounding_twin_is_moved_as_rounding_moves_weights),
         cmocka_unit_test(evaluation_is_accuracy_and_mean_cross_entropy),
         cmocka_unit_test(evaluation_leaves_no_trace_in_training),

@@ -296,7 +296,7 @@ static void test_a_loss_changes_only_beyond_its_noise_floor(void **state) {
     ab_history *history;
     cJSON *json, *document = ab_test_fixture("lenet5");
     assert_int_equal(ab_result_summarise(document), AB_OK);
-    const cJSON *found = cJSON_GetObjectItem(cJSON_GetObjectItem(document, "noise_floor"), "loss_gap");
+    const cJSON *found = cJSON_GetObjectItem(cJSON_GetObjectItem(document, "noise_floor"), "chance_gap");
     assert_non_null(found);
     const double floor = found->valuedouble;
     assert_true(floor > 0);

@@ -3,6 +3,7 @@
  * one by one, on small changes. */
 #include "reports/record/json.h"
 #include "reports/record/result.h"
+#include "reports/record/summary.h"
 #include "support/json_file.h"
 #include "support/recompute.h"
 
@@ -112,6 +113,51 @@ static void test_the_noise_floor_is_the_gap_of_the_twin(void **state) {
     assert_string_equal(text_of(floor, "cell"), text_of(cell_of(document, 1), "id"));
     assert_true(number_of(floor, "loss_gap") > 0);
     assert_true(fabs(number_of(floor, "loss_gap") - expected_floor(document)) < 1e-15);
+    assert_true(fabs(number_of(floor, "chance_gap") - expected_chance(document)) < 1e-12);
+    assert_int_equal(cJSON_GetArraySize(member(floor, "draws")), 1);
+    cJSON_Delete(document);
+}
+
+static void shift_losses(cJSON *document, int cell, double by) {
+    cJSON *loss;
+    cJSON_ArrayForEach(loss, member(cell_of(document, cell), "loss"))
+        cJSON_SetNumberValue(loss, loss->valuedouble + by);
+}
+
+/* Appends a copy of the perturbed baseline with a final loss that is `gap` above O0's. */
+static cJSON *add_twin(cJSON *document, const char *kind, const char *id, double gap) {
+    cJSON *twin = cJSON_Duplicate(cell_of(document, 1), 1);
+    cJSON_ReplaceItemInObject(twin, "twin", cJSON_CreateString(kind));
+    cJSON_ReplaceItemInObject(twin, "id", cJSON_CreateString(id));
+    cJSON_AddItemToArray(member(document, "cells"), twin);
+    const int last = cJSON_GetArraySize(member(document, "cells")) - 1;
+    shift_losses(document, last, gap - expected_gap(document, cell_of(document, last)));
+    return twin;
+}
+
+/* The factor for two draws is 3.837: root mean square of both, in whatever order they stand. */
+static void test_a_floor_is_that_of_all_its_draws(void **state) {
+    (void)state;
+    cJSON *document = load(FIXTURE("lenet5"));
+    const double first = expected_floor(document), second = 2 * first;
+    cJSON_AddNumberToObject(add_twin(document, "ulp", "the second draw", -second), "draw", 2);
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    const cJSON *floor = member(document, "noise_floor");
+    assert_int_equal(cJSON_GetArraySize(member(floor, "draws")), 2);
+    assert_string_equal(text_of(floor, "cell"), "the second draw");
+    assert_true(fabs(number_of(floor, "loss_gap") - second) < 1e-12);
+    assert_true(fabs(number_of(floor, "chance_gap") - 3.837 * sqrt((first * first + second * second) / 2)) <
+                1e-12);
+    cJSON_Delete(document);
+}
+
+/* Documents from before there were several draws have no chance_gap. */
+static void test_an_older_document_counts_as_one_draw(void **state) {
+    (void)state;
+    cJSON *document = cJSON_Parse("{\"noise_floor\": {\"loss_gap\": 0.5}, \"rounding_floor\": null}");
+    const ab_floors floors = ab_summary_floors(document);
+    assert_true(fabs(floors.noise - 0.5 * 11.0264) < 1e-12);
+    assert_true(floors.rounding == 0);
     cJSON_Delete(document);
 }
 
@@ -256,12 +302,6 @@ static void test_a_speed_ratio_needs_equal_work_and_a_certificate(void **state) 
     cJSON_Delete(document);
 }
 
-static void shift_losses(cJSON *document, int cell, double by) {
-    cJSON *loss;
-    cJSON_ArrayForEach(loss, member(cell_of(document, cell), "loss"))
-        cJSON_SetNumberValue(loss, loss->valuedouble + by);
-}
-
 static bool certified(cJSON *document, int cell) {
     assert_int_equal(ab_result_summarise(document), AB_OK);
     return cJSON_IsTrue(member(member(summary_of(document, cell), "certificate"), "passed"));
@@ -285,20 +325,16 @@ static void test_the_allowed_gap_is_the_larger_of_ten_floors_and_five_percent(vo
 /* The second floor: another perturbed O0. A gap within it is chance, and the larger of both counts. */
 static void test_the_rounding_floor_is_that_of_its_own_twin(void **state) {
     (void)state;
-    cJSON *document = load(FIXTURE("lenet5")), *twin = cJSON_Duplicate(cell_of(document, 1), 1);
-    cJSON_ReplaceItemInObject(twin, "twin", cJSON_CreateString("rounding"));
-    cJSON_ReplaceItemInObject(twin, "id", cJSON_CreateString("the rounding twin"));
-    cJSON_AddItemToArray(member(document, "cells"), twin);
-    const int last = cJSON_GetArraySize(member(document, "cells")) - 1;
+    cJSON *document = load(FIXTURE("lenet5"));
     const double ulp = expected_floor(document),
                  five_percent = 0.05 * expected_loss(document, plain_o0(document));
-    const double allowed = 3 * fmax(10 * ulp, five_percent);
-    shift_losses(document, last, allowed - expected_gap(document, cell_of(document, last)));
+    const double allowed = 3 * fmax(expected_chance(document), five_percent);
+    add_twin(document, "rounding", "the rounding twin", allowed / 11.0264);
     shift_losses(document, 2, 0.99 * allowed - expected_gap(document, cell_of(document, 2)));
     assert_true(certified(document, 2));
     const cJSON *noise = member(document, "noise_floor"), *rounding = member(document, "rounding_floor");
     assert_true(fabs(number_of(noise, "loss_gap") - ulp) < 1e-15);
-    assert_true(fabs(number_of(rounding, "loss_gap") - allowed) < 1e-12);
+    assert_true(fabs(number_of(rounding, "chance_gap") - allowed) < 1e-12);
     assert_string_equal(text_of(rounding, "cell"), "the rounding twin");
     shift_losses(document, 2, 0.02 * allowed);
     assert_false(certified(document, 2));
@@ -391,6 +427,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_follows_from_the_raw_record),
         cmocka_unit_test(test_the_noise_floor_is_the_gap_of_the_twin),
+        cmocka_unit_test(test_a_floor_is_that_of_all_its_draws),
+        cmocka_unit_test(test_an_older_document_counts_as_one_draw),
         cmocka_unit_test(test_the_rounding_floor_is_that_of_its_own_twin),
         cmocka_unit_test(test_an_o0_that_learned_nothing_certifies_nobody),
         cmocka_unit_test(test_the_generator_of_the_fixtures_agrees),

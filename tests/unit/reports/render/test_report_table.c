@@ -109,12 +109,12 @@ static void test_the_noise_floor_stands_beside_the_gaps(void **state) {
     char expected[512];
     cJSON *document = ab_test_fixture("lenet5");
     char *table = ab_test_report(document, "table", 0);
-    snprintf(expected, sizeof expected, "±%.4f", expected_floor(document));
+    snprintf(expected, sizeof expected, "±%.4f", expected_chance(document));
     const char *head = strstr(table, expected), *first_row = row_start(table, 0);
     assert_non_null(head);
     assert_true(head < first_row);
-    snprintf(expected, sizeof expected, "floor ±%.4f: O0 again with every initial weight moved by one ulp",
-             expected_floor(document));
+    snprintf(expected, sizeof expected, "floor ±%.4f: what chance alone exceeds in one run of 20, by a run",
+             expected_chance(document));
     assert_non_null(strstr(first_row, expected));
     free(table);
     cJSON_DeleteItemFromObject(document, "noise_floor");
@@ -133,11 +133,11 @@ static void test_both_floors_stand_beside_the_gaps(void **state) {
     cJSON_AddItemToArray(cells, twin);
     assert_int_equal(ab_result_summarise(document), AB_OK);
     char expected[512], *table = ab_test_report(document, "table", 0);
-    const double floor = expected_floor(document);
+    const double floor = expected_chance(document);
     snprintf(expected, sizeof expected, "±%.4f|%.4f", floor, floor);
     const char *head = strstr(table, expected), *rows = row_start(table, 0);
     assert_true(head && head < rows);
-    snprintf(expected, sizeof expected, "gap to O0, floors ±ulp|rounding %.4f|%.4f: O0 again", floor, floor);
+    snprintf(expected, sizeof expected, "gap to O0, floors ±ulp|rounding %.4f|%.4f: what", floor, floor);
     assert_non_null(strstr(rows, expected));
     assert_non_null(strstr(rows, "O0+rounding "));
     assert_non_null(strstr(rows, "O0+ulp "));

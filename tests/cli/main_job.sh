@@ -20,7 +20,7 @@ expect_text "$result" '"complete"' "the document"
 run report "$result"
 expect_rc 0 "report"
 cmp -s "$work/out" "$work/table" || fail "the report differs from the table of the run"
-# O1 to O3 with default, 1, 128, dynamic: default is one of the others, so 3 x 3 cells; O0, and two floors twice
+# O1 to O3 with default, 1, 128, dynamic: default is one of the others, so 9 cells; O0; both floors twice
 rows=$(csv_columns "$work/grid.csv" id status deterministic steps_total)
 [ "$(wc -l <<<"$rows")" = 14 ] || fail "expected 14 cells, found: $rows"
 [ "$(grep -c ' ok true 12$' <<<"$rows")" = 10 ] || fail "cells not ok, deterministic and whole: $rows"

@@ -1,8 +1,8 @@
 # The examples for CI as written, each in a clean root: they clone, build the packages, install one, train
 # twice and gate. GitLab's in Debian 12, GitHub's in Ubuntu 24.04 (Debian 12 where Ubuntu's keys are not
 # installed). Then the packages themselves: lintian is content, they install, run and leave nothing behind.
-# Needs root and debootstrap, takes minutes; the mirrors are AMPBENCH_DEBIAN_MIRROR and AMPBENCH_UBUNTU_MIRROR,
-# and AMPBENCH_UBUNTU_KEYS is the file of Ubuntu's keys.
+# Needs root and debootstrap, takes minutes; the mirrors are AMPBENCH_DEBIAN_MIRROR and
+# AMPBENCH_UBUNTU_MIRROR, and AMPBENCH_UBUNTU_KEYS is the file of Ubuntu's keys.
 . "$(dirname "$0")/../cli/lib/cli.sh"
 mirror=${AMPBENCH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 ubuntu=${AMPBENCH_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}

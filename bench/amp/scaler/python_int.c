@@ -34,6 +34,13 @@ static double ordinary(double base, double factor, double power) {
     return base;
 }
 
+/* Doublings, and powers of two in general, are shifts: exact, or beyond the largest double. */
+static double shifted(uint64_t start, uint64_t by, double power) {
+    int bits = 0;
+    while (by >> bits > 1) bits++;
+    return power < 1024 ? ldexp((double)start, bits * (int)ceil(power)) : HUGE_VAL;
+}
+
 double ab_python_int(double base, double factor, double power) {
     uint32_t limb[LIMBS] = {0};
     if (!(base >= 0 && base <= 0x1p53) || !(factor < 0x1p31)) return ordinary(base, factor, power);
@@ -41,6 +48,7 @@ double ab_python_int(double base, double factor, double power) {
     limb[0] = (uint32_t)start;
     limb[1] = (uint32_t)(start >> 32);
     if (base == 0) return 0;
+    if (by > 1 && (by & (by - 1)) == 0 && power > 0) return shifted(start, by, power);
     for (double n = 0; n < power && by > 1; n++) {
         uint64_t carry = 0;
         for (int i = 0; i < LIMBS; i++) {

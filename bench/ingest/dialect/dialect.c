@@ -8,6 +8,16 @@
 
 enum { WINDOWS = 24, HYSTERESES = 4 };
 
+/* WORK: updates of scalers in the search over a course, and WORK_A_SPAN more for each of its spans. */
+enum { WORK = 1 << 21, WORK_A_SPAN = 1 << 10 };
+
+/* A course, and the updates that its dialect has left. */
+typedef struct search {
+    const ab_scale_course *course;
+    int64_t left;
+    bool cut;
+} search;
+
 typedef struct candidates {
     double window[WINDOWS];
     int windows;
@@ -95,36 +105,46 @@ static bool shows_cap(const ab_scale_course *course, double window) {
     return false;
 }
 
-static bool fits_with(const ab_scale_course *course, ab_scaler_config *config, const char *key,
-                      double value) {
+/* Constants that take half of what is left are given up. */
+static bool fits(search *s, const ab_scaler_config *config) {
+    int64_t work = s->left / 2;
+    const int64_t before = work;
+    const bool found = ab_dialect_fits(s->course, config, &work);
+    s->cut = s->cut || work < 0;
+    s->left -= before - work;
+    return found;
+}
+
+static bool fits_with(search *s, ab_scaler_config *config, const char *key, double value) {
     ab_scaler_config limited = *config;
     if (!has_key(config->kind, key)) return false;
     set_key(&limited, key, value);
-    if (!ab_dialect_fits(course, &limited)) return false;
+    if (!fits(s, &limited)) return false;
     *config = limited;
     return true;
 }
 
 /* With a floor or a cap at an extreme of the course, where it shows one, if the defaults do not fit. */
-static bool fits_limited(const ab_scale_course *course, ab_scaler_config *config) {
+static bool fits_limited(search *s, ab_scaler_config *config) {
+    const ab_scale_course *course = s->course;
     const int floor_key = ab_scaler_key_index(config->kind, "min"),
               cap_key = ab_scaler_key_index(config->kind, "max"),
               window = ab_scaler_key_index(config->kind, "window");
-    if (ab_dialect_fits(course, config)) return true;
+    if (fits(s, config)) return true;
     if (floor_key >= 0 && (least_of(course) < config->value[floor_key] || shows_floor(course)) &&
-        fits_with(course, config, "min", least_of(course)))
+        fits_with(s, config, "min", least_of(course)))
         return true;
     return cap_key >= 0 &&
            (largest_of(course) > config->value[cap_key] || shows_cap(course, config->value[window])) &&
-           fits_with(course, config, "max", largest_of(course));
+           fits_with(s, config, "max", largest_of(course));
 }
 
-static bool fits_hysteresis(const ab_scale_course *course, ab_scaler_config *config) {
-    if (fits_limited(course, config)) return true;
+static bool fits_hysteresis(search *s, ab_scaler_config *config) {
+    if (fits_limited(s, config)) return true;
     for (int h = 1; h <= HYSTERESES && has_key(config->kind, "hysteresis"); h++) {
         ab_scaler_config other = *config;
         set_key(&other, "hysteresis", h);
-        if (!fits_limited(course, &other)) continue;
+        if (!fits_limited(s, &other)) continue;
         *config = other;
         return true;
     }
@@ -138,18 +158,17 @@ static bool changes(const ab_scale_course *course) {
 }
 
 /* The first window that fits, and the least and largest. */
-static bool try_windows(const ab_scale_course *course, const ab_scaler_kind *kind, const candidates *c,
-                        ab_dialect_fit *fit) {
+static bool try_windows(search *s, const ab_scaler_kind *kind, const candidates *c, ab_dialect_fit *fit) {
     bool found = false;
     const bool windowed = has_key(kind, "window");
     ab_scaler_config config = ab_scaler_defaults(kind);
     const int key = ab_scaler_key_index(kind, "window");
     for (int i = -1; i < (windowed ? c->windows : 0); i++) {
         config = ab_scaler_defaults(kind);
-        set_key(&config, has_key(kind, "init") ? "init" : "max", course->first); /* max: it begins there */
+        set_key(&config, has_key(kind, "init") ? "init" : "max", s->course->first); /* max: it begins there */
         if (i >= 0 && config.value[key] == c->window[i]) continue;
         if (i >= 0) set_key(&config, "window", c->window[i]);
-        if (!fits_hysteresis(course, &config)) continue;
+        if (!fits_hysteresis(s, &config)) continue;
         const double window = windowed ? config.value[key] : 0;
         if (!found) *fit = (ab_dialect_fit){config, window, window};
         fit->window_low = fmin(fit->window_low, window);
@@ -159,16 +178,31 @@ static bool try_windows(const ab_scale_course *course, const ab_scaler_kind *kin
     return found;
 }
 
-int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS]) {
+/* Follows overflows alone, and changes. */
+static bool is_searched(const ab_scaler_kind *kind) { return !kind->sees && has_key(kind, "window"); }
+
+/* What of the work is left for each of the dialects that are left. */
+static int64_t share_of(int64_t work, int from) {
+    int kinds = 0;
+    for (int i = from; i < ab_scaler_count(); i++) kinds += is_searched(ab_scaler_at(i));
+    return kinds > 0 ? work / kinds : 0;
+}
+
+int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS], bool *cut) {
     const candidates c = windows_of(course);
-    int fits = 0;
+    int64_t work = WORK + (int64_t)WORK_A_SPAN * course->spans;
+    int found = 0;
+    *cut = false;
     if (!changes(course) || !(least_of(course) > 0)) return 0; /* a loss scale is positive */
-    for (int i = 0; i < ab_scaler_count() && fits < AB_DIALECTS; i++) {
-        const ab_scaler_kind *kind = ab_scaler_at(i);
-        if (kind->sees || !has_key(kind, "window")) continue; /* follows more than overflows; never changes */
-        fits += try_windows(course, kind, &c, &fit[fits]);
+    for (int i = 0; i < ab_scaler_count() && found < AB_DIALECTS; i++) {
+        if (!is_searched(ab_scaler_at(i))) continue;
+        search s = {.course = course, .left = share_of(work, i)};
+        work -= s.left;
+        found += try_windows(&s, ab_scaler_at(i), &c, &fit[found]);
+        work += s.left > 0 ? s.left : 0;
+        *cut = *cut || s.cut;
     }
-    return fits;
+    return found;
 }
 
 static double key_of(const ab_scaler_config *config, const char *name, double fallback) {
@@ -197,13 +231,15 @@ static cJSON *fit_json(const ab_dialect_fit *fit, double later) {
     return object;
 }
 
-/* *changing: the scale changes. */
-static ab_status fits_of(const ab_log *log, ab_skips_of skips, ab_dialect_fit *fit, int *fits,
-                         bool *changing) {
+/* *changing: the scale changes. *cut: stays or becomes true. */
+static ab_status fits_of(const ab_log *log, ab_skips_of skips, ab_dialect_fit *fit, int *found,
+                         bool *changing, bool *cut) {
     ab_scale_course course;
+    bool given_up;
     AB_TRY(ab_scale_course_of(log, skips, &course));
     *changing = changes(&course);
-    *fits = ab_dialects_of(&course, fit);
+    *found = ab_dialects_of(&course, fit, &given_up);
+    *cut = *cut || given_up;
     free(course.span);
     return AB_OK;
 }
@@ -212,16 +248,16 @@ ab_status ab_dialects_json(const ab_log *log, cJSON **json) {
     static const ab_skips_of ways[] = {AB_SKIPS_BEFORE_SCALE, AB_SKIPS_AFTER_SCALE, AB_SKIPS_UNUSED};
     ab_status status = AB_OK;
     ab_dialect_fit *fit = calloc(AB_DIALECTS, sizeof *fit);
-    int fits = 0;
-    bool changing = false;
+    int found = 0;
+    bool changing = false, cut = false;
     *json = NULL;
     if (!fit) return ab_fail(AB_NO_MEMORY, "log: out of memory");
-    for (size_t i = 0; i < AB_COUNT_OF(ways) && fits == 0 && status == AB_OK; i++)
-        status = fits_of(log, ways[i], fit, &fits, &changing);
-    if (status == AB_OK && changing) {
+    for (size_t i = 0; i < AB_COUNT_OF(ways) && found == 0 && status == AB_OK; i++)
+        status = fits_of(log, ways[i], fit, &found, &changing, &cut);
+    if (status == AB_OK && changing && (found > 0 || !cut)) {
         const ab_log_facts facts = ab_log_facts_of(log);
         *json = cJSON_CreateArray();
-        for (int i = 0; i < fits; i++) cJSON_AddItemToArray(*json, fit_json(&fit[i], facts.steps_later));
+        for (int i = 0; i < found; i++) cJSON_AddItemToArray(*json, fit_json(&fit[i], facts.steps_later));
     }
     free(fit);
     return status;

@@ -39,19 +39,22 @@ typedef struct ab_dialect_fit {
 } ab_dialect_fit;
 
 /* The dialects that reproduce the course, each once: those with their default constants first. Returns how
- * many, at most AB_DIALECTS. A course without a change of the scale fits too much to say: 0. */
-int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS]);
+ * many, at most AB_DIALECTS. A course without a change of the scale fits too much to say: 0. The work is
+ * bounded; *cut: some constants were given up for it. */
+int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS], bool *cut);
 
 /* Steps of `steps` that the scaler skips by its own rising, if gradients are all of one size: one, or as many
  * as its hysteresis, after every window of clean steps. */
 double ab_dialect_skips_expected(const ab_dialect_fit *fit, double steps);
 
 /* The fits of a log's scales as a JSON array of {"dialect", "config", "window": [least, most],
- * "skips_expected"}, owned by the caller; NULL: the log counts no steps, or the scale never changes. */
+ * "skips_expected"}, owned by the caller; NULL: the log counts no steps, the scale never changes, or the search
+ * was given up without a fit. */
 AB_MUST_CHECK ab_status ab_dialects_json(const ab_log *log, cJSON **json);
 
-/* Whether one configuration reproduces the course. */
-bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *config);
+/* Whether one configuration reproduces the course. *work: updates of a scaler that it may take, of which those
+ * that it took are subtracted; below 0 it was given up. */
+bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *config, int64_t *work);
 
 AB_END_DECLS
 

@@ -9,24 +9,22 @@
 #include <string.h>
 
 /* STATES: kept at most; PLACES, GROUP_PLACES: of overflows tried in a span; EXTRA: overflows that do not
- * show, in one span.
- */
-/* TRIES: of placing overflows, at most, and TRIES_A_SPAN more for each span. */
-enum { TRIES = 1 << 15, TRIES_A_SPAN = 64 };
+ * show, in one span. */
 enum { STATES = 512, PLACES = 32, GROUP_PLACES = 12, EXTRA = 4, MOST_SKIPS = 64 };
 
 typedef struct set {
     ab_scaler *state;
     int count;
-    int64_t tries, most; /* so far; beyond `most` a configuration counts as one that does not fit */
+    int64_t *work; /* updates that are left */
 } set;
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
-/* n steps that all overflow or none. False: the original would have stopped. */
-static bool run(ab_scaler *s, bool overflow, int64_t n) {
+/* n steps that all overflow or none. False: the original would have stopped, or no work is left. */
+static bool run(ab_scaler *s, bool overflow, int64_t n, int64_t *work) {
     const ab_scaler_seen seen = {.overflow = overflow, .amax = overflow ? (double)INFINITY : 1};
     while (n > 0) {
+        if (--*work < 0) return false;
         const ab_scaler before = *s;
         const ab_scaler_outcome outcome = ab_scaler_update(s, &seen);
         if (outcome.fault && outcome.fault->raises) return false;
@@ -51,8 +49,9 @@ static void try_place(const ab_scaler *from, const ab_scale_span *span, int64_t 
                       set *to) {
     ab_scaler s = *from;
     const int64_t after = span->steps - before - skips;
-    if (before < 0 || skips < 0 || after < 0 || to->tries++ > to->most) return;
-    if (run(&s, false, before) && run(&s, true, skips) && run(&s, false, after) && agrees(&s, span))
+    if (before < 0 || skips < 0 || after < 0) return;
+    if (run(&s, false, before, to->work) && run(&s, true, skips, to->work) &&
+        run(&s, false, after, to->work) && agrees(&s, span))
         keep(to, &s);
 }
 
@@ -80,10 +79,9 @@ static void try_groups(const ab_scaler *from, const ab_scale_span *span, int64_t
     for (int64_t before = 0; before <= free_steps; before += stride)
         for (int64_t between = 1; before + between <= free_steps; between += stride) {
             ab_scaler s = *from;
-            if (to->tries++ > to->most) return;
-            if (run(&s, false, before) && run(&s, true, first) && run(&s, false, between) &&
-                run(&s, true, skips - first) && run(&s, false, free_steps - before - between) &&
-                agrees(&s, span))
+            if (run(&s, false, before, to->work) && run(&s, true, first, to->work) &&
+                run(&s, false, between, to->work) && run(&s, true, skips - first, to->work) &&
+                run(&s, false, free_steps - before - between, to->work) && agrees(&s, span))
                 keep(to, &s);
         }
 }
@@ -99,7 +97,14 @@ static int64_t octaves_down(double from, double to) {
     return octaves > 0.5 && octaves < MOST_SKIPS ? (int64_t)ceil(octaves - 0.25) : 0;
 }
 
+/* An overflow never raises a scale nor brings a growth nearer: beyond what clean steps reach there is none. */
+static bool within_reach(const ab_scaler *from, const ab_scale_span *span, int64_t *work) {
+    ab_scaler s = *from;
+    return run(&s, false, span->steps, work) && s.scale >= span->scale - span->error;
+}
+
 static void advance(const ab_scaler *from, const ab_scale_span *span, set *to) {
+    if (!within_reach(from, span, to->work)) return;
     if (span->skipped >= 0) {
         try_places(from, span, span->skipped < span->steps ? span->skipped : span->steps, to);
         try_two(from, span, span->skipped, to);
@@ -160,22 +165,21 @@ static void begin(const ab_scale_course *course, const ab_scaler_config *config,
     vary(&s, 0, steps_to_change(course), to);
 }
 
-bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *config) {
-    const int64_t most = TRIES + (int64_t)TRIES_A_SPAN * course->spans;
-    set sets[2] = {{malloc(STATES * sizeof(ab_scaler)), 0, 0, most},
-                   {malloc(STATES * sizeof(ab_scaler)), 0, 0, most}};
+bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *config, int64_t *work) {
+    set sets[2] = {{malloc(STATES * sizeof(ab_scaler)), 0, work},
+                   {malloc(STATES * sizeof(ab_scaler)), 0, work}};
     int now = 0;
     if (!sets[0].state || !sets[1].state) goto out;
     begin(course, config, &sets[0]);
-    for (int i = 0; i < course->spans && sets[now].count > 0; i++) {
+    for (int i = 0; i < course->spans && sets[now].count > 0 && *work >= 0; i++) {
         set *next = &sets[!now];
         next->count = 0;
-        for (int s = 0; s < sets[now].count && next->count < STATES; s++)
+        for (int s = 0; s < sets[now].count && next->count < STATES && *work >= 0; s++)
             advance(&sets[now].state[s], &course->span[i], next);
         now = !now;
     }
 out:
     free(sets[0].state);
     free(sets[1].state);
-    return sets[now].state && sets[!now].state && sets[now].count > 0;
+    return sets[now].state && sets[!now].state && sets[now].count > 0 && *work >= 0;
 }

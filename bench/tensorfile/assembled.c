@@ -169,6 +169,11 @@ bool ab_assembled_elsewhere(const ab_tensorfile *file, const ab_tensor_entry *en
     return true;
 }
 
+int ab_assembled_files(const ab_tensorfile *file) {
+    const ab_assembled *set = file->reader_data;
+    return set->nameds;
+}
+
 ab_status ab_assembled_begin(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state) {
     const ab_assembled *set = file->reader_data;
     walk *w = malloc(sizeof *w);

@@ -58,6 +58,7 @@ AB_MUST_CHECK ab_status ab_assembled_finish(const ab_assembled *set, ab_tensorfi
 /* For a reader: its hooks, with the set as file->reader_data. */
 bool ab_assembled_elsewhere(const ab_tensorfile *file, const ab_tensor_entry *entry,
                             const ab_tensorfile **other, const ab_tensor_entry **there);
+int ab_assembled_files(const ab_tensorfile *file);
 AB_MUST_CHECK ab_status ab_assembled_begin(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                            void **state);
 AB_MUST_CHECK ab_status ab_assembled_next(void *state, uint8_t *dst, int64_t bytes);

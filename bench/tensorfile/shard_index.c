@@ -97,6 +97,7 @@ const ab_tensor_reader ab_tensor_reader_shard_index = {
     .recognise = recognise,
     .list = list,
     .elsewhere = ab_assembled_elsewhere,
+    .files = ab_assembled_files,
     .unpack_begin = ab_assembled_begin,
     .unpack = ab_assembled_next,
     .unpack_end = ab_assembled_end,

@@ -302,6 +302,10 @@ void ab_tensorfile_narrow(ab_tensorfile *file, const char *prefix) {
     file->aliases = narrow(file->alias, file->aliases, prefix);
 }
 
+int ab_tensorfile_files(const ab_tensorfile *file) {
+    return file->reader->files ? file->reader->files(file) : 1;
+}
+
 ab_status ab_tensorfile_values(const ab_tensorfile *file, ab_value_visitor visit, void *context) {
     return file->reader->values ? file->reader->values(file, visit, context) : AB_OK;
 }

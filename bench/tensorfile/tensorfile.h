@@ -124,6 +124,9 @@ void ab_tensorfile_close(ab_tensorfile *file); /* NULL is a no-op */
 AB_MUST_CHECK ab_status ab_tensorfile_find(const ab_tensorfile *file, const char *name,
                                            const ab_tensor_entry **entry);
 
+/* How many files the tensors lie in: of a set, those that it names; else 1. */
+int ab_tensorfile_files(const ab_tensorfile *file);
+
 /* Leaves only the tensors below `prefix`, a key of the file, and takes it and its dot off their names. */
 void ab_tensorfile_narrow(ab_tensorfile *file, const char *prefix);
 
@@ -196,6 +199,8 @@ typedef struct ab_tensor_reader {
      * false: several have them, and they are unpacked. NULL: the kind is no set. */
     bool (*elsewhere)(const ab_tensorfile *file, const ab_tensor_entry *entry, const ab_tensorfile **other,
                       const ab_tensor_entry **there);
+    /* Of a set, how many files its tensors lie in; NULL: in this one. */
+    int (*files)(const ab_tensorfile *file);
     /* Unpacking, NULL if the kind has no packed tensors: begin, then fill dst in order, then end, which
      * checks that the data was complete. end frees `state` also after a failure. */
     ab_status (*unpack_begin)(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state);

@@ -312,6 +312,7 @@ static const ab_tensor_reader reader = {
     .suffix = "",
     .text = "model states of DeepSpeed's ZeRO with the partitions beside them",
     .elsewhere = ab_assembled_elsewhere,
+    .files = ab_assembled_files,
     .unpack_begin = ab_assembled_begin,
     .unpack = ab_assembled_next,
     .unpack_end = ab_assembled_end,

@@ -66,7 +66,8 @@ typedef struct ab_inspect_row {
 
 typedef struct ab_inspect_result {
     const ab_inspect_question *question; /* borrowed */
-    int files;                           /* number of files read */
+    int files;                           /* that were named, or found in a folder; a set is one */
+    int stored_in;                       /* files that their tensors lie in */
     ab_inspect_limits limits;
     ab_inspect_row *row; /* owned; [rows], at least one when printed */
     int rows;

@@ -47,7 +47,7 @@ static void print_head(FILE *out, const ab_inspect_result *result) {
     char number[NUMBER], share[AB_TEXT_NUMBER];
     double all = census->count > 0 ? (double)census->count : 1.0;
     ab_print(out, "%d tensor%s in %d file%s: %s values, %s %% zero", result->rows,
-             result->rows == 1 ? "" : "s", result->files, result->files == 1 ? "" : "s",
+             result->rows == 1 ? "" : "s", result->stored_in, result->stored_in == 1 ? "" : "s",
              grouped(census->count, number), ab_text_percent(share, (double)census->zero / all));
     ab_print(out, ", %s nan", grouped(census->nan, number));
     ab_print(out, ", %s inf\n", grouped(census->pos_inf + census->neg_inf, number));
@@ -223,7 +223,7 @@ static void print_tensors(FILE *out, const ab_inspect_result *result) {
 
 void ab_inspect_print(FILE *out, const ab_inspect_result *result, bool color) {
     if (result->rows + result->skips == 0) {
-        ab_print(out, "no tensors in %d file%s\n", result->files, result->files == 1 ? "" : "s");
+        ab_print(out, "no tensors in %d file%s\n", result->stored_in, result->stored_in == 1 ? "" : "s");
         return;
     }
     print_head(out, result);

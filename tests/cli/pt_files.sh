@@ -23,7 +23,7 @@ expect_text "$work/out" 'not a tensor: argparse.Namespace (not executed)' "an ob
 runs=$AMPBENCH_BUILD/tests/checkpoints/runs
 run inspect "$runs/deepspeed"
 expect_rc 0 "a folder"
-expect_text "$work/out" "8 tensors in 1 file" "a folder"
+expect_text "$work/out" "8 tensors in 2 files" "a folder"
 mkdir "$work/none"
 run inspect "$work/none"
 expect_rc 2 "an empty folder"

@@ -90,7 +90,7 @@ static void merge(const double *value, double guard, ab_segment *segment, int *c
 ab_status ab_changes_find(const double *value, int n, double guard, ab_segment *segment, int *count) {
     size_t room = (size_t)n + 1;
     double *y = malloc(3 * room * sizeof *y);
-    int *from = malloc(room * sizeof *from);
+    int *from = calloc(room, sizeof *from);
     ab_status status = AB_OK;
     *count = 0;
     if (!y || !from) {

@@ -3,6 +3,7 @@
 #include "reports/stats/stats.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,7 +276,8 @@ static double fisher(const counted *class, double part, double all) {
     const double whole = log_choose(all, part);
     double seen = log_choose(class[0].all, class[0].part) + log_choose(class[1].all, class[1].part) - whole;
     double sum = 0;
-    for (double k = low; k <= high; k++) {
+    for (int64_t i = 0; i <= (int64_t)(high - low); i++) {
+        const double k = low + (double)i;
         const double own = log_choose(class[0].all, k) + log_choose(class[1].all, part - k) - whole;
         if (own <= seen + slack) sum += exp(own);
     }

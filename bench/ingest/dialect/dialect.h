@@ -48,12 +48,12 @@ int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS
 double ab_dialect_skips_expected(const ab_dialect_fit *fit, double steps);
 
 /* The fits of a log's scales as a JSON array of {"dialect", "config", "window": [least, most],
- * "skips_expected"}, owned by the caller; NULL: the log counts no steps, the scale never changes, or the search
- * was given up without a fit. */
+ * "skips_expected"}, owned by the caller; NULL: the log counts no steps, the scale never changes, or the
+ * search was given up without a fit. */
 AB_MUST_CHECK ab_status ab_dialects_json(const ab_log *log, cJSON **json);
 
-/* Whether one configuration reproduces the course. *work: updates of a scaler that it may take, of which those
- * that it took are subtracted; below 0 it was given up. */
+/* Whether one configuration reproduces the course. *work: updates of a scaler that it may take, of which
+ * those that it took are subtracted; below 0 it was given up. */
 bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *config, int64_t *work);
 
 AB_END_DECLS

@@ -97,7 +97,8 @@ static int64_t octaves_down(double from, double to) {
     return octaves > 0.5 && octaves < MOST_SKIPS ? (int64_t)ceil(octaves - 0.25) : 0;
 }
 
-/* An overflow never raises a scale nor brings a growth nearer: beyond what clean steps reach there is none. */
+/* An overflow never raises a scale nor brings a growth nearer: beyond what clean steps reach there is none.
+ */
 static bool within_reach(const ab_scaler *from, const ab_scale_span *span, int64_t *work) {
     ab_scaler s = *from;
     return run(&s, false, span->steps, work) && s.scale >= span->scale - span->error;

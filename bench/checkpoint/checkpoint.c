@@ -105,6 +105,8 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+static const char second_moment[] = ".exp_avg_sq";
+
 /* ".../12.exp_avg_sq" of the optimizer: its number, 12; -1 if that is no number. */
 static int64_t id_of(const char *name, size_t stem) {
     size_t begin = stem;
@@ -114,17 +116,26 @@ static int64_t id_of(const char *name, size_t stem) {
     return end == name + stem && end > name + begin ? id : -1;
 }
 
+/* "...12.exp_avg_sq", or "...state.exp_avg_sq.NAME" as Megatron's dist_checkpointing writes it. */
+static bool is_second(const char *name) {
+    return ends_with(name, second_moment) || strstr(name, ".state.exp_avg_sq.") != NULL;
+}
+
+/* Whether `name` is `second` with that key. */
+static bool is_beside(const char *name, const char *second, size_t stem, const char *key) {
+    return strncmp(name, second, stem) == 0 && strncmp(name + stem, key, strlen(key)) == 0 &&
+           strcmp(name + stem + strlen(key), second + stem + strlen(second_moment)) == 0;
+}
+
 static ab_status see_moments(ab_checkpoint *c, const ab_tensorfile *file, const ab_tensor_entry *second) {
-    static const char end[] = ".exp_avg_sq";
-    const size_t stem = strlen(second->name) - strlen(end);
+    const size_t stem = (size_t)(strstr(second->name, second_moment) - second->name);
     const ab_tensor_entry *first = NULL;
     float step = NAN;
     for (int i = 0; i < file->count; i++) {
         const ab_tensor_entry *e = &file->tensor[i];
-        if (strncmp(e->name, second->name, stem) != 0 || e->name[stem] != '.') continue;
-        if (strcmp(e->name + stem, ".exp_avg") == 0 && e->count == second->count && e->element->format)
-            first = e;
-        if (strcmp(e->name + stem, ".step") == 0 && e->count == 1 && e->element->format)
+        if (!e->element->format) continue;
+        if (is_beside(e->name, second->name, stem, ".exp_avg") && e->count == second->count) first = e;
+        if (is_beside(e->name, second->name, stem, ".step") && e->count == 1)
             AB_TRY(ab_tensorfile_read(file, e, &step));
     }
     if (!first) return AB_OK;
@@ -160,7 +171,7 @@ static ab_status see_tensors(ab_checkpoint *c) {
         for (int i = 0; i < c->file[f]->count; i++) {
             const ab_tensor_entry *e = &c->file[f]->tensor[i];
             if (!e->element->format) continue;
-            if (ends_with(e->name, ".exp_avg_sq"))
+            if (is_second(e->name))
                 AB_TRY(see_moments(c, c->file[f], e));
             else
                 AB_TRY(see_weight(c, c->file[f], e));
@@ -189,10 +200,12 @@ static bool in_turn(const ab_checkpoint *c) {
     return same;
 }
 
-/* The parameter that the optimizer names: "...state.NAME.exp_avg_sq". */
+/* The parameter that the optimizer names: "...state.NAME.exp_avg_sq" or "...state.exp_avg_sq.NAME". */
 static bool is_named(const char *second, const char *weight) {
-    static const char before[] = "state.", after[] = ".exp_avg_sq";
-    const char *name = strstr(second, before);
+    static const char before[] = "state.", after[] = ".exp_avg_sq", first[] = ".state.exp_avg_sq.";
+    const char *name = strstr(second, first);
+    if (name) return strcmp(name + strlen(first), weight) == 0;
+    name = strstr(second, before);
     const size_t length = strlen(weight);
     while (name) {
         name += strlen(before);

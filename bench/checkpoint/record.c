@@ -250,6 +250,13 @@ static ab_status add_motion(const writer *w, cJSON *own) {
     return AB_OK;
 }
 
+/* Those that sets are made of count. */
+static int files_of(const ab_checkpoint *c) {
+    int files = 0;
+    for (int i = 0; i < c->files; i++) files += ab_tensorfile_files(c->file[i]);
+    return files;
+}
+
 static ab_status add_own(const writer *w) {
     const ab_checkpoint *c = w->last;
     int64_t beyond, nonfinite, elements = 0;
@@ -257,7 +264,7 @@ static ab_status add_own(const writer *w) {
     for (int i = 0; i < c->weights; i++) elements += c->weight[i].entry->count;
     cJSON *own = cJSON_AddObjectToObject(w->document, "checkpoint");
     cJSON_AddStringToObject(own, "layout", c->layout->name);
-    cJSON_AddNumberToObject(own, "files", c->files);
+    cJSON_AddNumberToObject(own, "files", files_of(c));
     add_measure(own, "steps", c->steps);
     add_measure(own, "steps_skipped", c->skipped);
     cJSON_AddStringToObject(own, "weights_format", format_name(ab_checkpoint_weights_format(c)));

@@ -76,8 +76,7 @@ static ab_status begin(const ab_inspect_request *request, const ab_inspect_selec
     memset(result, 0, sizeof *result);
     result->question = &request->question;
     result->files = selection->files;
-    for (int f = 0; f < selection->files; f++)
-        result->stored_in += ab_tensorfile_files(selection->file[f]);
+    for (int f = 0; f < selection->files; f++) result->stored_in += ab_tensorfile_files(selection->file[f]);
     result->rows = selection->picks;
     result->skips = selection->skipped;
     ab_census_clear(&result->pooled.census);

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/tensorfile/folder.h"
 
+#include "bench/tensorfile/megatron.h"
 #include "bench/tensorfile/tensorfile.h"
 #include "kernels/core/text.h"
 
@@ -73,7 +74,7 @@ static ab_status add_member(const char *folder, const char *name, int depth, ab_
         !ab_text_fits(path, sizeof path, "%s/%s", folder, name))
         return AB_OK;
     if (ab_tensor_is_folder(path)) return depth > 0 ? add_folder(path, depth - 1, paths) : AB_OK;
-    if (!is_tensor_file(name) || is_partition(folder, name)) return AB_OK;
+    if (!is_tensor_file(name) || is_partition(folder, name) || ab_megatron_is_part(path)) return AB_OK;
     if (paths->count >= MOST_FILES)
         return ab_fail(AB_INPUT, "%s: expected at most %d tensor files, found more", folder, MOST_FILES);
     return add(paths, path);

@@ -3,6 +3,7 @@
 #include "bench/tensorfile/open_set.h"
 
 #include "bench/tensorfile/folder.h"
+#include "bench/tensorfile/megatron.h"
 #include "bench/tensorfile/zero.h"
 #include "kernels/core/text.h"
 
@@ -51,6 +52,7 @@ ab_status ab_tensorfile_open_set(const char *path, ab_tensorfile **file) {
     char index[PATH_TEXT];
     bool found = false;
     if (ab_zero_recognise(path)) return ab_zero_open(path, file);
+    if (ab_megatron_recognise(path)) return ab_megatron_open(path, file);
     if (!ab_tensor_is_folder(path)) return ab_tensorfile_open(path, file);
     AB_TRY(find_index(path, index, &found));
     return found ? ab_tensorfile_open(index, file) : open_only_file(path, file);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #define RUNS AB_CHECKPOINTS_DIR "/runs/"
+#define RANKS AB_DISTRIBUTED_DIR "/mcore/"
 
 static void open_good(const char *path, ab_checkpoint *c) {
     if (ab_checkpoint_open(path, c) != AB_OK) fail_msg("%s", ab_error_message());
@@ -36,6 +37,8 @@ static void layouts_are_told_apart(void **state) {
         {RUNS "lightning.ckpt", "lightning", "bf16", "bf16", 4, 4, none, none, none, 3},
         {RUNS "deepspeed", "deepspeed", "fp16", "fp32", 4, 1, 1, none, 8, 9},
         {RUNS "megatron", "megatron", "bf16", "fp32", 4, 4, 0x1p30, 3, none, 5},
+        {RANKS "ranks", "megatron", "bf16", "fp32", 53, 53, none, none, none, 5},
+        {RANKS "dist", "megatron_dist", "bf16", "fp32", 17, 17, none, none, none, 5},
         {RUNS "apex.pt", "apex", "fp16", NULL, 4, 0, 0x1p-20, 0, none, none},
     };
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {

@@ -2,6 +2,7 @@
  * wrote (scripts/golden_distributed.py), beside the whole tensors as these libraries have them; and sets that
  * lie. */
 #include "bench/tensorfile/assembled.h"
+#include "bench/tensorfile/megatron.h"
 #include "bench/tensorfile/open_set.h"
 
 #include <math.h>
@@ -104,6 +105,126 @@ static void partitions_of_zero_are_put_together(void **state) {
                 "optimizer.fp32.");
     expect_zero(GOLDEN "zero2", GOLDEN "truth/zero2.safetensors", "optimizer.fp32.");
     expect_zero(GOLDEN "zero3", GOLDEN "truth/zero3.safetensors", "module.");
+}
+
+/* ---- ranks of Megatron ------------------------------------------------------------------------ */
+
+static float *all_of(const ab_tensorfile *file, const ab_tensor_entry *entry) {
+    float *values = calloc((size_t)entry->count + 1, sizeof *values);
+    if (ab_tensorfile_read(file, entry, values) != AB_OK) fail_msg("%s", ab_error_message());
+    return values;
+}
+
+/* The whole weights are those that Megatron's own dist_checkpointing puts together from the same model; the
+ * script set the moments to an eighth and the square of them before it saved. */
+static void expect_state(const ab_tensorfile *set, const ab_tensorfile *truth, const ab_tensor_entry *want) {
+    static const char *const before[] = {"optimizer.fp32.", "optimizer.state.", "optimizer.state."},
+                             *const after[] = {"", ".exp_avg", ".exp_avg_sq"};
+    float *w = all_of(truth, want);
+    for (int i = 0; i < 3; i++) {
+        float *have = calloc((size_t)want->count + 1, sizeof *have);
+        read_named(set, before[i], want->name, after[i], want, have);
+        for (int64_t k = 0; k < want->count; k++) {
+            const float expected = i == 0 ? w[k] : i == 1 ? w[k] / 8 : w[k] * w[k];
+            if (have[k] != expected)
+                fail_msg("%s%s%s: element %lld: %g, expected %g", before[i], want->name, after[i],
+                         (long long)k, (double)have[k], (double)expected);
+        }
+        free(have);
+    }
+    free(w);
+}
+
+static void ranks_of_megatron_are_put_together(void **state) {
+    (void)state;
+    static const char first[] = GOLDEN "mcore/ranks/iter_0000005/mp_rank_00_000/model_optim_rng.pt";
+    expect_same(GOLDEN "mcore/ranks/iter_0000005", GOLDEN "mcore/truth/ranks.safetensors", "model.");
+    expect_same(first, GOLDEN "mcore/truth/ranks.safetensors", "model.");
+    expect_same(GOLDEN "mcore/tensor/iter_0000005/mp_rank_00/model_optim_rng.pt",
+                GOLDEN "mcore/truth/tensor.safetensors", "model.");
+    ab_tensorfile *set = opened(GOLDEN "mcore/ranks"),
+                  *truth = opened(GOLDEN "mcore/truth/ranks.safetensors");
+    assert_int_equal(ab_tensorfile_files(set), 4);
+    assert_null(set->note);
+    for (int i = 0; i < truth->count; i++) expect_state(set, truth, &truth->tensor[i]);
+    ab_tensorfile_close(set);
+    ab_tensorfile_close(truth);
+}
+
+/* A layer of a tensor that dist_checkpointing stacked. */
+static void expect_layer(const ab_tensorfile *set, const ab_tensorfile *truth, const ab_tensor_entry *want,
+                         int layer, const char *rest) {
+    char name[512];
+    const ab_tensor_entry *stacked;
+    snprintf(name, sizeof name, "decoder.layers.%s", rest);
+    if (ab_tensorfile_find(set, name, &stacked) != AB_OK) fail_msg("%s", ab_error_message());
+    assert_int_equal(stacked->dim[0], 4);
+    float *all = all_of(set, stacked), *one = all_of(truth, want);
+    assert_memory_equal(all + layer * want->count, one, (size_t)want->count * sizeof *one);
+    free(all);
+    free(one);
+}
+
+static void dist_checkpointing_of_megatron_is_a_set(void **state) {
+    (void)state;
+    ab_tensorfile *set = opened(GOLDEN "mcore/dist/iter_0000005"),
+                  *truth = opened(GOLDEN "mcore/truth/ranks.safetensors");
+    int layers = 0;
+    for (int i = 0; i < truth->count; i++) {
+        const char *name = truth->tensor[i].name;
+        int layer, length = 0;
+        if (sscanf(name, "decoder.layers.%d.%n", &layer, &length) != 1 || length == 0) continue;
+        if (strstr(name, "layernorm")) continue; /* it has another name there */
+        expect_layer(set, truth, &truth->tensor[i], layer, name + length);
+        layers++;
+    }
+    assert_int_equal(layers, 4 * 8);
+    ab_tensorfile_close(set);
+    ab_tensorfile_close(truth);
+}
+
+/* Modules with names that are not Megatron's: how they are split is not known. */
+static void shards_of_unknown_modules_keep_their_ranks(void **state) {
+    (void)state;
+    const ab_tensor_entry *entry;
+    ab_tensorfile *set = opened(GOLDEN "megatron/iter_0000005");
+    assert_int_equal(ab_tensorfile_find(set, "model.decoder.fc1.weight~mp_rank_00", &entry), AB_OK);
+    assert_int_equal(ab_tensorfile_find(set, "model.decoder.fc1.weight~mp_rank_01", &entry), AB_OK);
+    assert_int_equal(entry->dim[0], 4); /* of 8 rows */
+    assert_int_equal(ab_tensorfile_find(set, "model.decoder.fc2.bias", &entry),
+                     AB_OK); /* all have the same */
+    assert_non_null(set->note);
+    assert_non_null(strstr(set->note, "mp_rank_"));
+    ab_tensorfile_close(set);
+}
+
+static void names_of_megatron_tell_the_split(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        ab_megatron_split split;
+    } rows[] = {
+        {"decoder.layers.0.self_attention.linear_qkv.weight", AB_MEGATRON_ROWS},
+        {"decoder.layers.0.self_attention.linear_qkv.layer_norm_weight", AB_MEGATRON_WHOLE},
+        {"decoder.layers.0.self_attention.linear_proj.weight", AB_MEGATRON_COLUMNS},
+        {"decoder.layers.0.self_attention.linear_proj.bias", AB_MEGATRON_WHOLE},
+        {"decoder.layers.0.mlp.experts.local_experts.3.linear_fc1.weight", AB_MEGATRON_FC1},
+        {"decoder.layers.0.mlp.shared_experts.linear_fc2.weight", AB_MEGATRON_COLUMNS},
+        {"decoder.layers.0.mlp.router.weight", AB_MEGATRON_WHOLE},
+        {"language_model.encoder.layers.0.self_attention.query_key_value.bias", AB_MEGATRON_ROWS},
+        {"language_model.encoder.layers.0.self_attention.dense.weight", AB_MEGATRON_COLUMNS},
+        {"language_model.encoder.layers.0.mlp.dense_h_to_4h.bias", AB_MEGATRON_FC1},
+        {"language_model.encoder.layers.0.mlp.dense_4h_to_h.bias", AB_MEGATRON_WHOLE},
+        {"embedding.word_embeddings.weight", AB_MEGATRON_ROWS},
+        {"embedding.position_embeddings.weight", AB_MEGATRON_WHOLE},
+        {"decoder.layers.0.mixer.in_proj.weight", AB_MEGATRON_UNKNOWN},
+    };
+    char name[256];
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++)
+        if (ab_megatron_split_of(rows[i].name) != rows[i].split) fail_msg("%s", rows[i].name);
+    assert_true(ab_megatron_fc2_of("a.mlp.linear_fc1.bias", name, sizeof name));
+    assert_string_equal(name, "a.mlp.linear_fc2.weight");
+    assert_false(ab_megatron_fc2_of("a.mlp.linear_fc2.bias", name, sizeof name));
 }
 
 typedef struct wanted {
@@ -221,6 +342,10 @@ int main(void) {
         cmocka_unit_test(boxes_of_a_distributed_checkpoint_are_put_together),
         cmocka_unit_test(shards_are_found_by_their_index),
         cmocka_unit_test(partitions_of_zero_are_put_together),
+        cmocka_unit_test(ranks_of_megatron_are_put_together),
+        cmocka_unit_test(dist_checkpointing_of_megatron_is_a_set),
+        cmocka_unit_test(shards_of_unknown_modules_keep_their_ranks),
+        cmocka_unit_test(names_of_megatron_tell_the_split),
         cmocka_unit_test(objects_beside_tensors_are_values),
         cmocka_unit_test(no_byte_of_the_metadata_leads_outside),
         cmocka_unit_test(indices_that_lie_are_refused),

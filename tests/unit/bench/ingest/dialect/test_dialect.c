@@ -118,8 +118,8 @@ static tally count(int from, int every, bool skips, int draws) {
             const ab_scale_course course = show(&t, from, every, skips);
             if (changes(&course)) see(&t, config.kind, &course, skips && from == 0 && every == 1, &all);
         }
-    print_message("%d trajectories, %d found, %d fits that do otherwise; %d searches cut\n", all.made, all.found,
-                  all.other, all.cut);
+    print_message("%d trajectories, %d found, %d fits that do otherwise; %d searches cut\n", all.made,
+                  all.found, all.other, all.cut);
     assert_int_equal(all.found, all.made);
     assert_int_equal(all.other, 0);
     return all;
@@ -154,7 +154,8 @@ static void a_search_ends_when_its_work_is_done(void **state) {
     double scale = 1024;
     const ab_scale_course course = {.first = scale, .fresh = false, .span = span, .spans = SPANS};
     for (int i = 0; i < SPANS; i++) {
-        const int64_t steps = next_random(&random) % 2 ? 1000000 : 900 + (int64_t)(next_random(&random) % 300);
+        const int64_t steps =
+            next_random(&random) % 2 ? 1000000 : 900 + (int64_t)(next_random(&random) % 300);
         scale = next_random(&random) % 2 && scale > 4 ? scale / 4 : scale * 2;
         span[i] = (ab_scale_span){steps, -1, scale, 0};
     }
@@ -174,8 +175,7 @@ static void a_search_ends_when_its_work_is_done(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(two_hundred_whole_ones_with_skips),
                                        cmocka_unit_test(whole_scales_alone),
-                                       cmocka_unit_test(from_the_middle),
-                                       cmocka_unit_test(every_tenth_step),
+                                       cmocka_unit_test(from_the_middle), cmocka_unit_test(every_tenth_step),
                                        cmocka_unit_test(a_search_ends_when_its_work_is_done)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

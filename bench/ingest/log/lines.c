@@ -7,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LONGEST: of a longer line the rest is passed over. */
-enum { LONGEST = 1 << 20, COLOURLESS = 1 << 14 };
+/* LONGEST: of a longer line the rest is passed over. HASHES: of the first OPENING bytes of a mark. */
+enum { LONGEST = 1 << 20, COLOURLESS = 1 << 14, OPENING = 4, HASHES = 256 };
 
 typedef struct lines_state {
     ab_log_buffer rest; /* a line whose end has not come yet */
     bool passing;       /* over the rest of a line that is too long */
     char plain[COLOURLESS];
+    uint32_t always;         /* bit f: the mark of format f is shorter than an opening */
+    uint32_t begins[HASHES]; /* bit f: the opening of its mark has this hash */
 } lines_state;
 
 static const ab_log_format *const formats[] = {
@@ -95,12 +97,36 @@ static bool take_as(const ab_log *log, int format, const ab_log_line *line, ab_l
     return formats[format]->take(log, line, point);
 }
 
+static uint32_t opening_hash(const char *text) {
+    uint32_t word;
+    memcpy(&word, text, OPENING);
+    return word * 2654435761u >> 24;
+}
+
+static void see_marks(lines_state *state) {
+    for (int i = 0; i < ab_log_format_count(); i++) {
+        if (strlen(formats[i]->mark) < OPENING)
+            state->always |= 1u << i;
+        else
+            state->begins[opening_hash(formats[i]->mark)] |= 1u << i;
+    }
+}
+
+/* Bit f: the line may hold the mark of format f. One pass for all marks. */
+static uint32_t candidates(const lines_state *state, const ab_log_line *line) {
+    uint32_t found = state->always;
+    for (const char *at = line->text; line->end - at >= OPENING; at++)
+        found |= state->begins[opening_hash(at)];
+    return found;
+}
+
 /* The format of the last line is asked first, except those that take any names and values. */
 static int format_of(const ab_log_stream *stream, const ab_log_line *line, ab_log_point *point) {
     const int count = ab_log_format_count(), last = stream->last;
     if (last >= 0 && formats[last]->own && take_as(stream->log, last, line, point)) return last;
+    const uint32_t may = candidates(stream->state, line);
     for (int i = 0; i < count; i++)
-        if (take_as(stream->log, i, line, point)) return i;
+        if (may >> i & 1u && take_as(stream->log, i, line, point)) return i;
     return -1;
 }
 
@@ -208,7 +234,9 @@ static bool recognises(const ab_log *log, const char *head, size_t size) {
 
 static ab_status begin(ab_log_stream *stream) {
     stream->state = calloc(1, sizeof(lines_state));
-    return stream->state ? AB_OK : ab_fail(AB_NO_MEMORY, "%s: out of memory", stream->name);
+    if (!stream->state) return ab_fail(AB_NO_MEMORY, "%s: out of memory", stream->name);
+    see_marks(stream->state);
+    return AB_OK;
 }
 
 static ab_status end(ab_log_stream *stream, ab_status status) {

@@ -11,6 +11,7 @@ static bool take(const ab_log *log, const ab_log_line *line, ab_log_point *point
         ab_log_set(point, AB_LOG_at_floor, 1);
         return true;
     }
+    if (!ab_log_find(line->text, line->end, "overflow detected")) return false;
     for (size_t i = 0; i < AB_COUNT_OF(words); i++) {
         const char *at = ab_log_after(line, words[i]);
         if (!at || !ab_log_set_number(line, at, AB_LOG_scale_after, point)) continue;

@@ -1,14 +1,13 @@
 /* Lines of names and numbers that no other format takes: "step 100 | loss 2.31 | scale 65536". */
 #include "bench/ingest/log/pairs.h"
 
-#include <ctype.h>
 #include <string.h>
 
-static bool letter(char c) { return isalpha((unsigned char)c) || c == '_'; }
+static bool digit(char c) { return c >= '0' && c <= '9'; }
 
-static bool in_word(char c) {
-    return letter(c) || isdigit((unsigned char)c) || c == '/' || c == '.' || c == '-';
-}
+static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static bool in_word(char c) { return letter(c) || (c >= '-' && c <= '9'); /* - . / and digits */ }
 
 typedef struct word {
     const char *from, *to;
@@ -46,8 +45,7 @@ static ab_log_field field_of(const ab_log *log, word before, word name) {
 }
 
 static word next_word(const char *at, const char *end) {
-    while (at < end && !letter(*at))
-        at += at + 1 < end && isdigit((unsigned char)*at) && letter(at[1]) ? 2 : 1;
+    while (at < end && !letter(*at)) at += at + 1 < end && digit(*at) && letter(at[1]) ? 2 : 1;
     word w = {at, at};
     while (w.to < end && in_word(*w.to)) w.to++;
     return w;

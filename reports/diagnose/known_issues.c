@@ -4,7 +4,6 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/log_facts.h"
-#include "reports/diagnose/facts/loop.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/subnormals.h"
@@ -193,13 +192,8 @@ static bool here_epsilon_is_zero(const ab_diagnosis *d, char *text, size_t size)
     return describe_verdict(d, "optimizer_state_underflow", text, size);
 }
 
-/* The loop stated the losses that it logs: the last one is finite although losses are not. */
 static bool here_nan_hidden_by_log(const ab_diagnosis *d, char *text, size_t size) {
-    const ab_stated logged = ab_stated_of(&d->found.facts, "logged_loss");
-    if (!logged.known || !isfinite(logged.last) || d->found.facts.loss.nonfinite == 0) return false;
-    ab_text_show(text, size, "%d of %d losses are NaN or inf, and the log's last loss is %.4g",
-                 d->found.facts.loss.nonfinite, d->found.facts.loss.steps, logged.last);
-    return true;
+    return describe_verdict(d, "nan_hidden_by_log", text, size);
 }
 
 static bool here_not_faster(const ab_diagnosis *d, char *text, size_t size) {

@@ -57,7 +57,7 @@ for i in $(seq 60); do
     printf 'step %d, loss 2.5, scale %s\n' "$i" "$(awk "BEGIN{printf \"%.0f\", 65536*2^$i}")"
 done \
     >"$work/infinity.log"
-sick infinity.log scale_rises_without_end "2^76 without an overflow"
+sick infinity.log scale_to_infinity "2^76 without an overflow"
 head -n 12 "$work/infinity.log" >"$work/rising.log"
 healthy rising.log
 
@@ -72,7 +72,7 @@ sick trainer.log nan_hidden_by_log "the first is line 10"
     for i in $(seq 30); do megatron "$i" "$((i < 3 ? 65536 : 16384))" 2.5 "$((i < 3))" 1; done
     for i in $(seq 20 40); do megatron "$i" "$((i < 22 ? 65536 : 16384))" 2.5 "$((i < 22))" 1; done
 } >"$work/resume.log"
-sick resume.log scale_reset_at_resume "in line 31, the scale jumped from 16384 to 65536"
+sick resume.log scaler_missing_or_not_saved "in line 31, the scale jumped from 16384 to 65536"
 {
     for i in $(seq 30); do megatron "$i" "$((i < 3 ? 65536 : 16384))" 2.5 "$((i < 3))" 1; done
     for i in $(seq 20 40); do megatron "$i" 16384 2.5 0 1; done

@@ -3,7 +3,7 @@
  * mistake). A scaler that was not saved begins at its first scale again and skips until it has found the old
  * one: a saved one would skip one step at most. */
 #include "kernels/core/text.h"
-#include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/attribute/log_facts.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -97,13 +97,29 @@ static int skipped_at_first(const ab_case *c) {
     return count;
 }
 
+static bool was_reset_in_log(const ab_case *c, ab_verdict *verdict) {
+    const ab_log_view v = ab_log_view_of(c);
+    char from[AB_TEXT_NUMBER], to[AB_TEXT_NUMBER];
+    if (!(v.resets > 0)) return false;
+    ab_verdict_add_evidence(
+        verdict,
+        "at a resume, in line %d, the scale jumped from %s to %s, the first of the log; %.0f times "
+        "in all",
+        ab_log_line_of(&v, "reset_line"), ab_text_scale(from, v.reset_from), ab_text_scale(to, v.reset_to),
+        v.resets);
+    ab_verdict_point_log(verdict, "resets");
+    return true;
+}
+
 static bool was_not_saved(const ab_case *c, ab_verdict *verdict) {
-    const ab_stated before = ab_stated_of(&c->facts, "resumed_steps");
+    const ab_stated before = ab_stated_of(&c->facts, "resumed_steps"),
+                    loaded = ab_stated_of(&c->facts, "loaded_scale");
     const int skipped = skipped_at_first(c);
     char scale[AB_TEXT_NUMBER];
     if (!before.known || !(before.largest > 0) || !c->facts.skip.dynamic ||
         !(skipped > c->facts.limits->spare_skips))
         return false;
+    if (loaded.known && loaded.last == c->facts.skip.first_scale) return false; /* it came back */
     verdict->since = 0;
     ab_verdict_add_evidence(verdict,
                             "the optimizer had made %.0f steps before, and the loss scale begins at %s",
@@ -120,6 +136,7 @@ static bool was_not_saved(const ab_case *c, ab_verdict *verdict) {
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->proof = AB_PROOF_SHOWN;
+    if (ab_log_view_of(c).facts) return was_reset_in_log(c, verdict);
     verdict->own = true;
     return was_not_saved(c, verdict) || has_none(c, verdict);
 }
@@ -136,9 +153,9 @@ const ab_verdict_rule ab_verdict_rule_scaler_missing_or_not_saved = {
     .family = AB_FAMILY_CONFIGURATION,
     .acts = AB_ACTS_GRADIENT,
     .text = "the loop has no loss scaler, or a resumed run did not get its scaler's state back",
-    .needs = {&ab_need_gradients, &ab_need_loop},
+    .needs = {&ab_need_gradients, &ab_need_loop, &ab_need_log},
     .predicts = AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BEHIND,
-    .refuted_by = {&ab_refuted_first_loss},
+    .refuted_by = {&ab_refuted_first_loss, &ab_refuted_log_sound},
     .judge = judge,
     .shows = judge,
     .remedy = remedy,

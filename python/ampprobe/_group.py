@@ -73,7 +73,8 @@ class Group:
         self.skipped = False
         self.backwards = 0  # how many there had been when the gradients were counted
         self.schedule_moved = False
-        self.hooks: list = []
+        self.after: Any = None  # handles of the hooks on the optimizer's step
+        self.before: Any = None
         self.compiled = False  # the optimizer's step runs inside torch.compile, which guards on its hooks
         self.unreadable: set = set()
         self.reset()
@@ -94,20 +95,41 @@ class Group:
         self.updating = False
 
     def watch(self) -> None:
-        """Puts hooks on the optimizer's step, those that are missing: the hook after the step may be running,
-        and torch goes through a list of hooks that must not change meanwhile."""
+        """Puts hooks on the optimizer's step."""
         optimizer = self.optimizer()
-        if optimizer is None:
-            return
-        if not self.hooks:
-            self.hooks.append(optimizer.register_step_post_hook(self.untraced(self.after_optimizer_step)))
-        if len(self.hooks) == 1:
-            self.hooks.append(optimizer.register_step_pre_hook(self.untraced(self.before_optimizer_step)))
+        if optimizer is not None:
+            if self.after is None:
+                self.after_hook = self.untraced(self.after_optimizer_step)
+                self.before_hook = self.untraced(self.before_optimizer_step)
+                self.after = optimizer.register_step_post_hook(self.after_hook)
+            self._exchange("_optimizer_step_post_hooks", self.after, self.after_hook)
+            if self.before is None:
+                self.before = optimizer.register_step_pre_hook(self.before_hook)
 
-    def unwatch(self, everything: bool) -> None:
-        """Takes both hooks off, or that before the step."""
-        while len(self.hooks) > (0 if everything else 1):
-            self.hooks.pop().remove()
+    def hush(self, after: Callable) -> None:
+        """`after` stands for both hooks until the next watch()."""
+        self._exchange("_optimizer_step_post_hooks", self.after, after)
+        if self.before is not None:
+            self.before.remove()
+            self.before = None
+
+    def silence(self) -> None:
+        """The hooks do nothing from here on. They may be running, so none goes."""
+        self._exchange("_optimizer_step_post_hooks", self.after, _nothing)
+        self._exchange("_optimizer_step_pre_hooks", self.before, _nothing)
+
+    def _exchange(self, kind: str, handle: Any, hook: Callable) -> None:
+        """Puts a hook in the place of another: where hooks are running, none may come or go."""
+        hooks = getattr(self.optimizer(), kind, ())
+        if handle is not None and handle.id in hooks:
+            hooks[handle.id] = hook
+
+    def unwatch(self) -> None:
+        """Takes the hooks off."""
+        for handle in (self.after, self.before):
+            if handle is not None:
+                handle.remove()
+        self.after = self.before = None
 
     def untraced(self, function: Callable) -> Callable:
         """A hook that torch.compile does not trace; torch.compiler.disable alone costs time in eager."""
@@ -341,7 +363,6 @@ class Group:
     @guarded
     def before_optimizer_step(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
         """The optimizer's pre hook. A closure is wrapped: gradients are there when it has returned."""
-        self.probe.quiet.end()
         closure = kwargs.get("closure")
         if closure is None and len(args) > 1 and callable(args[1]):
             closure = args[1]
@@ -376,15 +397,9 @@ class Group:
             self._count()
             self._before_update()
 
+    @guarded
     def after_optimizer_step(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
         """The optimizer's post hook: it was called; a fused one may have skipped all the same."""
-        quiet = self.probe.quiet
-        closure = args[1] if len(args) > 1 else kwargs.get("closure")
-        if not (quiet.on and quiet.stepped(plain=closure is None)):
-            self._stepped_loudly()
-
-    @guarded
-    def _stepped_loudly(self) -> None:
         if not self.counted and not self.inside:
             return  # a subclass called super().step(): both run the hooks, the inner one ended the step
         self.stepped = True
@@ -512,6 +527,10 @@ def scale_of(scaler: Any) -> float:
     """The scale of a scaler. Of a GradScaler it is read where get_scale() reads it, in fewer frames."""
     tensor = getattr(scaler, "_scale", None)
     return float(scaler.get_scale() if tensor is None else tensor.item())
+
+
+def _nothing(*_: Any) -> None:
+    """A hook of a probe that is off."""
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,7 +1,7 @@
 """Patches of torch's classes and functions, which tell a probe what its loop does.
 
-GradScaler's scale, unscale_, step and update, torch.autograd.backward and the function that clips gradients
-are replaced once, for all instances, by functions that look the instance up and call the original. Nothing is
+GradScaler's scale, unscale_, step, update and load_state_dict, that of optimizers, torch.autograd.backward and
+the function that clips gradients are replaced once, for all instances, by functions that look the instance up and call the original. Nothing is
 set on an object of the user: pickle, deepcopy, state_dict and signatures stay as they are. The originals come
 back when the last probe is closed.
 """
@@ -19,8 +19,8 @@ _probes: tuple = ()  # open probes; replaced and never changed, so that a call o
 _by_optimizer: dict[int, tuple] = {}  # id of an optimizer -> (weak reference, group)
 _by_parameter: dict[int, Any] = {}  # id of a parameter -> group
 _quiet: Any = None  # the only probe's Quiet, while its steps are
-_undo: list[Callable[[], None]] = []
-_patched_classes: set = set()
+_made: list["_Patch"] = []
+_patched: set = set()  # classes and names of methods
 
 
 def group_of(optimizer: Any) -> Any:
@@ -49,7 +49,7 @@ def _wrap_scale(original: Callable) -> Callable:
         if not traced():
             outputs = args[0] if args else kwargs.get("outputs")
             if _quiet is not None:
-                _quiet.saw_loss(self, outputs)
+                _quiet.other_scaler(self, outputs)
             else:
                 for probe in _probes:
                     probe.saw_loss(self, outputs)
@@ -100,11 +100,8 @@ def _wrap_update(original: Callable) -> Callable:
     def update(self: Any, *args: Any, **kwargs: Any) -> Any:
         if traced():
             return original(self, *args, **kwargs)
-        states = getattr(self, "_per_optimizer_states", None)  # replaced by the original
         result = original(self, *args, **kwargs)
-        if _quiet is not None:
-            _quiet.updated(self, states)
-        else:
+        if _quiet is None:
             for probe in _probes:
                 probe.after_update(self)
         return result
@@ -112,31 +109,57 @@ def _wrap_update(original: Callable) -> Callable:
     return update
 
 
+def _wrap_load(original: Callable) -> Callable:
+    """Of a scaler or an optimizer: its state comes back."""
+
+    @functools.wraps(original)
+    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        for probe in _probes:
+            probe.loaded(self)
+        return result
+
+    return load_state_dict
+
+
 _SCALER_METHODS = {
     "scale": _wrap_scale,
     "unscale_": _wrap_unscale,
     "step": _wrap_step,
     "update": _wrap_update,
+    "load_state_dict": _wrap_load,
 }
 
 
+class _Patch:
+    """One function of a class or module that was replaced."""
+
+    def __init__(self, owner: Any, name: str, wrapper: Callable):
+        self.owner, self.name, self.wrapper = owner, name, wrapper
+        self.original = owner.__dict__[name]
+        self.stands = self.replacement = wrapper(self.original)
+        setattr(owner, name, self.replacement)
+
+    def is_there(self) -> bool:
+        """Whether nobody has patched it after us."""
+        return self.owner.__dict__.get(self.name) is self.stands
+
+    def put(self, function: Any) -> None:
+        """Puts another function there. If somebody patched after us: over theirs, which may call ours."""
+        if self.is_there():
+            self.stands = function
+            setattr(self.owner, self.name, function)
+        elif function is self.replacement and self.stands is not function:
+            self.stands = function
+            _replace(self.owner, self.name, self.wrapper)
+
+
 def _replace(owner: Any, name: str, wrapper: Callable) -> None:
-    original = getattr(owner, name) if not isinstance(owner, type) else owner.__dict__[name]
-    replacement = wrapper(original)
-    setattr(owner, name, replacement)
-
-    def undo() -> None:
-        current = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
-        if (
-            current is replacement
-        ):  # else somebody patched after us: our wrapper stays below theirs and does nothing
-            setattr(owner, name, original)
-
-    _undo.append(undo)
+    _made.append(_Patch(owner, name, wrapper))
 
 
 def patch_scaler_class(cls: type) -> None:
-    """Patches a scaler's four methods."""
+    """Patches a scaler's methods."""
     patch_class(cls, _SCALER_METHODS)
 
 
@@ -144,10 +167,10 @@ def patch_class(cls: type, methods: dict[str, Callable]) -> None:
     """Patches a class and those bases of it that define one of the methods themselves."""
     with _lock:
         for owner in cls.__mro__:
-            if owner in _patched_classes or owner is object:
-                continue
-            _patched_classes.add(owner)
             for name, wrapper in methods.items():
+                if owner is object or (owner, name) in _patched:
+                    continue
+                _patched.add((owner, name))
                 if callable(owner.__dict__.get(name)):
                     _replace(owner, name, wrapper)
 
@@ -158,11 +181,8 @@ def _wrap_backward(original: Callable) -> Callable:
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if not traced():
-            if _quiet is not None:
-                _quiet.saw_backward(tensors)
-            else:
-                for probe in _probes:
-                    probe.saw_backward(tensors)
+            for probe in _probes:
+                probe.saw_backward(tensors)
         return original(tensors, *args, **kwargs)
 
     return backward
@@ -214,6 +234,7 @@ def _patch_torch() -> None:
     if torch is None:
         return
     patch_scaler_class(torch.amp.GradScaler)
+    patch_class(torch.optim.Optimizer, {"load_state_dict": _wrap_load})
     _replace(torch.autograd, "backward", _wrap_backward)
     clipping = sys.modules["torch.nn.utils.clip_grad"]
     if hasattr(clipping, "_clip_grads_with_norm_"):  # the part that clip_grad_norm_ looks up at every call
@@ -233,14 +254,34 @@ def register(probe: Any) -> None:
         _probes = (*_probes, probe)
 
 
-def be_quiet(quiet: Any) -> bool:
-    """From here on events go to `quiet` alone, None: to all probes; whether it may be so."""
+def be_quiet(quiet: Any, functions: dict[str, Optional[Callable]], scaler: Any) -> bool:
+    """From here on events go to `quiet` alone: functions of the scaler's class and backward are wrapped by
+    these in place of ours, or by none; whether it may be so."""
     global _quiet
     with _lock:
-        if quiet is not None and len(_probes) != 1:
+        owners = type(scaler).__mro__ if scaler is not None else ()
+        found = [
+            patch
+            for patch in _made
+            if patch.name in functions
+            and (patch.owner is sys.modules["torch"].autograd or any(patch.owner is one for one in owners))
+        ]
+        if len(_probes) != 1 or _quiet is not None or not all(patch.is_there() for patch in found):
             return False
         _quiet = quiet
+        for patch in found:
+            wrap = functions[patch.name]
+            patch.put(patch.original if wrap is None else wrap(patch.original))
         return True
+
+
+def be_loud() -> None:
+    """Events go to all probes again."""
+    global _quiet
+    with _lock:
+        _quiet = None
+        for patch in [patch for patch in _made if patch.stands is not patch.replacement]:
+            patch.put(patch.replacement)
 
 
 def watch(group: Any, optimizer: Any) -> None:
@@ -268,19 +309,20 @@ def watch_parameters(group: Any, parameters: list) -> None:
 
 def unregister(probe: Any) -> None:
     """A probe watches no more: the originals come back if it was the last."""
-    global _probes, _quiet
+    global _probes
     with _lock:
         if _quiet is not None and _quiet.probe is probe:
-            _quiet = None
+            _quiet.stop()
         _probes = tuple(other for other in _probes if other is not probe)
         for key in [key for key, entry in _by_optimizer.items() if entry[1].probe is probe]:
             del _by_optimizer[key]
         for key in [key for key, group in _by_parameter.items() if group.probe is probe]:
             del _by_parameter[key]
         if not _probes:
-            while _undo:
-                _undo.pop()()
-            _patched_classes.clear()
+            while _made:
+                patch = _made.pop()
+                patch.put(patch.original)
+            _patched.clear()
 
 
 def watched(optimizer: Any) -> Optional[Any]:

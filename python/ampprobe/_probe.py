@@ -150,6 +150,16 @@ class Probe:
             self.record.set("scale_window", facts["growth_interval"])
 
     @guarded
+    def loaded(self, thing: Any) -> None:
+        """A scaler or an optimizer got its state back."""
+        mine = [group.optimizer() for group in self.groups]
+        if any(thing is optimizer for optimizer in mine):
+            self.finder.attached([thing])
+        elif hasattr(thing, "get_scale") and thing.is_enabled():
+            if not self._scalers or any(known() is thing for known in self._scalers):
+                self.fact("loaded_scale", scale_of(thing))
+
+    @guarded
     def saw_loss(self, scaler: Any, outputs: Any) -> None:
         """A loss is about to be scaled (or was returned by a closure: scaler None)."""
         if scaler is not None:
@@ -357,9 +367,10 @@ class Probe:
         """States a fact that no tensor shows (docs/libampprobe.md); `step` as the probe counts: this one."""
         if not self.off:
             try:
-                if step is None:
-                    step = self.groups[0].step if getattr(self, "groups", None) else 0
-                self.record.fact(name, float(value), place, step)
+                if step is None and getattr(self, "groups", None):
+                    self.quiet.hand_over()
+                    step = self.groups[0].step
+                self.record.fact(name, float(value), place, step or 0)
             except Exception as error:
                 self.fail(error)
 
@@ -393,9 +404,9 @@ class Probe:
 
     def _detach(self, hooks: bool = False) -> None:
         """Takes patches away; hooks on the optimizer's step only where none of them can be running."""
-        self.quiet.on = False
-        for group in getattr(self, "groups", ()) if hooks else ():
-            group.unwatch(everything=True)
+        self.quiet.stop()
+        for group in getattr(self, "groups", ()):
+            group.unwatch() if hooks else group.silence()
         while hooks and self._replica_hooks:
             self._replica_hooks.pop().remove()
         self.layers.end()

@@ -1,8 +1,10 @@
 """Steps that show nothing, in a loop whose shape is known: as little as a record needs is run in them.
 
 A small model's step takes a millisecond, after which nothing of the probe is left in the processor's caches:
-a function costs ten times what it costs in a loop of its own. So the facts of such steps are written into an
-array and handed to the library together, at least twenty times a second; other events of the step pass by.
+a function costs ten times what it costs in a loop of its own. So a quiet step runs two functions of the probe
+in place of those of _patches: with a GradScaler its scale and update, without one backward and a hook on the
+optimizer's step. They write the step's numbers into the array that the library reads, which it is handed at
+least twenty times a second; all else of it was written before.
 
 The loop has one optimizer, with a GradScaler whose update ends a step, or without one. What else happens ends
 the quiet: the step is then recorded in the usual way (_group).
@@ -11,21 +13,33 @@ the quiet: the step is then recorded in the usual way (_group).
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from time import perf_counter
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from . import _abi, _patches
 
 MOST_STEPS = 64
 MOST_SECONDS = 0.05
 _FIRST_STEPS = 4
-_NO_NORMS = (0.0, 0.0, 0.0)
-_ALL_OF_IT = 3.0  # what the probe takes in a quiet step, by the part of it that is measured
+_PYTHON_SECONDS = 1e-5  # of a quiet step: what it adds to a step of a millisecond (scripts/bench probe)
+_WORDS = _abi.FACTS_BYTES // 8
+# Words of a step's facts, which differ from step to step.
+_STEP, _BEFORE, _AFTER, _LOSS, _LR, _SECONDS = (
+    getattr(_abi.StepFacts, name).offset // 8
+    for name in ("step", "scale_before", "scale_after", "loss", "lr", "seconds")
+)
 
 
 class Quiet:
     """The quiet steps of one probe."""
+
+    __slots__ = (
+        *("probe", "every", "on", "scaler", "optimizer", "tensor", "counter", "scale", "tracker", "done"),
+        *("token", "flags", "usual", "facts", "bytes", "words", "steps_at", "full", "ended", "due"),
+        *("at", "losses", "odd", "loss", "lr", "before", "clean"),
+    )
 
     def __init__(self, probe: Any, every: int):
         self.probe = probe
@@ -34,60 +48,90 @@ class Quiet:
         self.scaler: Any = None  # weak reference; None: the optimizer's step ends a step
         self.optimizer: Any = None  # weak reference
         self.tensor: Any = None  # the scaler's scale
-        self.scale: Any = None  # has its value
-        self.tracker: Any = None  # has the number of clean steps since the scale changed
+        self.counter: Any = None  # of clean steps since the scale changed
+        self.scale: Any = None  # has the number in `tensor` as item 0
+        self.tracker: Any = None  # and that in `counter`
         self.done: Any = None  # the stage of an optimizer whose step the scaler has made or skipped
-        self.before, self.clean = 0.0, 0  # scale and tracker at the beginning of this step
-        self.loss: Optional[float] = None  # of this step so far
-        self.losses = self.backwards = 0
-        self.steps: list = []  # that were not handed over
+        self.token: Any = None  # of this quiet: functions of an earlier one do nothing
+        self.flags = 0  # of a step like most
+        self.usual = 1  # losses of a step like most
         self.facts = (_abi.StepFacts * MOST_STEPS)()
-        self.room = 0
-        self.ended = self.handed = 0.0  # when the last step was, and when steps were handed over
+        self.bytes = memoryview(self.facts).cast("B")
+        self.words, self.steps_at = self.bytes.cast("d"), self.bytes.cast("q")
+        self.full = 0  # words of as many steps as may be handed over together
+        self.ended = self.due = 0.0  # when the last step was, and when steps are handed over
+        self.at = 0  # words of the steps that were not handed over
+        self.before, self.clean, self.lr = 0.0, 0, 0.0  # scale, tracker and rate at the step's beginning
+        self._start()
+
+    @property
+    def steps(self) -> int:
+        """How many steps were not handed over."""
+        return self.at // _WORDS
 
     # -- beginning and end ---------------------------------------------------------------------------
 
     def begin(self, group: Any) -> None:
         """After a step of the usual way of the only group: the next ones are quiet if they can be."""
-        probe = self.probe
+        probe, optimizer, scaler = self.probe, group.optimizer(), None
         if group.step < _FIRST_STEPS or group.skipped or probe.runs_again or not probe.micro_batches:
             return
-        self.scaler = group.scaler if probe.last_scale is not None else None
-        self.optimizer = group.optimizer
-        if self.scaler is not None:
-            if probe.losses != probe.micro_batches or not self._know(self.scaler()):
+        if probe.last_scale is not None:
+            scaler = group.scaler()
+            if probe.losses != probe.micro_batches or not self._know(scaler):
                 return
-        if _patches.be_quiet(self):
+        if optimizer is None:
+            return
+        self.scaler, self.optimizer = group.scaler if scaler is not None else None, group.optimizer
+        self.token, self.usual = object(), probe.micro_batches
+        self.flags = _abi.HAS_LOSS | (0 if group.lr is None else _abi.HAS_LR)
+        if scaler is not None:
+            self.flags |= _abi.HAS_SCALE
+            self.clean = self.tracker[0]
+        functions = _scaled(self) if scaler is not None else {"backward": _wrap_backward(self)}
+        if _patches.be_quiet(self, functions, scaler):
             self.on = True
             self._start()
-            self._set_room(group)
-            self.ended = self.handed = perf_counter()
-            group.unwatch(everything=self.scaler is not None)
+            group.hush((_sees_another_loop if scaler is not None else _ends_step)(self))
+            self.ended = perf_counter()
+            self._prepare(group)
 
     def _know(self, scaler: Any) -> bool:
         """Where a scaler of torch keeps its state; False for one that keeps it elsewhere."""
-        self.tensor, tracker = getattr(scaler, "_scale", None), getattr(scaler, "_growth_tracker", None)
-        if self.tensor is None or tracker is None or not hasattr(scaler, "_per_optimizer_states"):
+        self.tensor, self.counter = getattr(scaler, "_scale", None), getattr(scaler, "_growth_tracker", None)
+        if self.tensor is None or self.counter is None or not hasattr(scaler, "_per_optimizer_states"):
             return False
         self.done = sys.modules["torch"].amp.grad_scaler.OptState.STEPPED
-        self.scale, self.tracker = _number(self.tensor, ctypes.c_float), _number(tracker, ctypes.c_int32)
+        self.scale, self.tracker = _number(self.tensor, ctypes.c_float), _number(self.counter, ctypes.c_int32)
         return True
 
     def _start(self) -> None:
-        self.loss, self.losses, self.backwards = None, 0, 0
+        self.loss: Optional[float] = None
+        self.losses, self.odd = 0, False
 
-    def _set_room(self, group: Any) -> None:
-        """How many steps may be handed over together: few at the beginning, none past one that is due."""
-        self.room = max(1, min(MOST_STEPS, group.step // 4))
+    def _prepare(self, group: Any) -> None:
+        """The facts of steps like most, for as many as may be handed over together: few at the beginning, and
+        none past a step that is due."""
+        room = max(1, min(MOST_STEPS, group.step // 4))
         if self.every:
-            self.room = min(self.room, self.every - group.step % self.every)
+            room = min(room, self.every - group.step % self.every)
+        self._pack(0, self.flags, 0, -1 if self.scaler is None else 0, 1, self.usual)
+        self.bytes[:] = self.bytes[: _abi.FACTS_BYTES].tobytes() * MOST_STEPS
+        for index in range(room):
+            self.steps_at[index * _WORDS + _STEP] = group.step + index
+        self.at, self.full = 0, room * _WORDS
+        self.due = perf_counter() + MOST_SECONDS
+
+    def _pack(self, at: int, flags: int, step: int, found: int, stepped: int, losses: int, *most: Any) -> None:
+        """Writes the facts of a step; `most`: its numbers but what it cost."""
+        numbers = (*(most or (0.0,) * 8), _PYTHON_SECONDS)
+        facts = (flags, step, 0, found, stepped, losses, *numbers, 0, 0)
+        _abi.pack_facts(self.facts, 8 * at, _abi.FACTS_BYTES, *facts)
 
     def end(self) -> None:
         """Steps are recorded in the usual way again; what is known of this one is handed on."""
         if self.on:
-            self.on = False
-            _patches.be_quiet(None)
-            self.tensor = self.scale = self.tracker = None
+            self.stop()
             self.probe.groups[0].watch()
             self.probe.resume_loss(self.loss, self.losses)
             try:
@@ -95,140 +139,265 @@ class Quiet:
             except Exception as error:
                 self.probe.fail(error)
 
+    def stop(self) -> None:
+        """The loop's functions are again what they were."""
+        if self.on:
+            self.on = False
+            _patches.be_loud()
+            self.token = self.tensor = self.counter = self.scale = self.tracker = None
+
     def hand_over(self) -> int:
         """The steps so far go to the library, which says what the next one should show."""
-        steps, self.steps = self.steps, []
-        group = self.probe.groups[0]
-        first = group.step - len(steps)
-        for index, step in enumerate(steps):
-            at = index * _abi.FACTS_BYTES
-            _abi.pack_facts(self.facts, at, _abi.FACTS_BYTES, step[0], first + index, 0, *step[1:], 0, 0)
-        if steps:
-            group.plan = self.probe.record.end_steps(self.facts, len(steps))
-            self._set_room(group)
+        count, group = self.steps, self.probe.groups[0]
+        self.at = 0
+        if count:
+            group.step += count
+            group.plan = self.probe.record.end_steps(self.facts, count)
+            self._prepare(group)
         return group.plan
 
-    # -- what the loop does: only what every step needs, in few functions ----------------------------
+    # -- what is not as most: the functions below call these -------------------------------------------
 
-    def saw_loss(self, scaler: Any, outputs: Any) -> None:
-        """A scaler is about to scale a loss."""
-        if self.scaler is None or getattr(scaler, "_scale", None) is not self.tensor:
-            if scaler.is_enabled():
-                self.end()
-                self.probe.saw_loss(scaler, outputs)
-        elif self.scaler() is scaler:
-            if not self.losses:
-                self.before, self.clean = self.scale.value, self.tracker.value
-            self._add(outputs)
-
-    def saw_backward(self, tensors: Any) -> None:
-        """torch.autograd.backward is about to run; with a scaler, its loss is known."""
-        self.probe.backwards += 1
-        if self.scaler is None:
-            self._add(tensors)
-            return
-        self.backwards += 1
-        if self.backwards > self.losses:  # of a loss that was not scaled: another loop has begun
+    def other_scaler(self, scaler: Any, outputs: Any) -> None:
+        """A scaler that is not this loop's scales a loss."""
+        if scaler.is_enabled():
             self.end()
-            self.probe.saw_backward(tensors)
+            self.probe.saw_loss(scaler, outputs)
 
-    def _add(self, outputs: Any) -> None:
-        probe = self.probe
+    def add_loss(self, outputs: Any) -> None:
+        """A loss that is not the first of its step, or not a plain tensor."""
         try:
-            value = outputs.item() if type(outputs) is probe.plain_type else probe.value_of(outputs)
-            if value is not None:
+            value = self.probe.value_of(outputs)
+            if not self.losses:
+                self._begin_step()
+            self.losses += 1
+            if value is None:
+                self.odd = True
+            else:
                 self.loss = value if self.loss is None else self.loss + value
-            self.losses += 1
-            if self.losses == 1:  # the rate that this step will have, whenever a schedule changes it
-                optimizer = self.optimizer()
-                group = probe.groups[0]
-                if optimizer is not None and optimizer.param_groups[0].get("lr") is not group.lr:
-                    group.read_lr()
-        except RuntimeError:  # a loss of several values
-            self.losses += 1
         except Exception as error:
-            probe.fail(error)
+            self.probe.fail(error)
+
+    def _begin_step(self) -> None:
+        """What is known when the first loss of a step is there."""
+        optimizer = self.optimizer()
+        if self.flags & _abi.HAS_LR and optimizer is not None:
+            self.lr = optimizer.param_groups[0]["lr"]  # of this step, whenever a schedule changes it
+        if self.scaler is not None:
+            self.before = self.scale[0]
 
     def clip_kind(self) -> str:
         """Whether the gradients that are about to be clipped carry the scale."""
+        self.odd = True
         if self.scaler is None:
             return "unscaled"
         state = self.scaler()._per_optimizer_states.get(id(self.optimizer()))
         return "unscaled" if state is not None and state["stage"].name == "UNSCALED" else "scaled"
 
-    def updated(self, scaler: Any, states: Any) -> None:
-        """The scaler's update has run; `states` is what it knew of its optimizers before."""
-        if self.scaler is None or self.scaler() is not scaler:
+    def odd_update(self, states: Any, now: float) -> None:
+        """An update that was none of a step like most; `states`: what the scaler knew of its optimizers."""
+        state = states.get(id(self.optimizer()))
+        if state is None:  # it was of other optimizers
+            self.clean = self.tracker[0]
             return
-        try:
-            started = perf_counter()
-            state = states.get(id(self.optimizer()))
-            if state is None:
-                return
-            if state["stage"] is not self.done:  # unscaled, and then left out by the loop
-                self._step_ends(started, -1, 0)
-            elif self.tracker.value == self.clean + 1:  # the scaler itself has counted a clean step
-                self._step_ends(started, 0, 1)
-            else:
-                found = any([value.item() for value in state["found_inf_per_device"].values()])
-                self._step_ends(started, int(found), int(not found))
-        except Exception as error:
-            self.probe.fail(error)
+        if state["stage"] is not self.done:  # unscaled, and then left out by the loop
+            self.odd_step(now, -1, 0)
+        elif self.tracker[0] == self.clean + 1:  # the scaler itself has counted a clean step
+            self.odd_step(now, 0, 1)
+        else:
+            found = any([value.item() for value in state["found_inf_per_device"].values()])
+            self.odd_step(now, int(found), int(not found))
 
-    def stepped(self, plain: bool) -> bool:
-        """The optimizer's step has run. False: in another way than before, and the quiet has ended."""
-        if self.scaler is not None:
-            return True
-        try:
-            if plain and self.losses:
-                self._step_ends(perf_counter(), -1, 1)
-                return True
-            self.end()
-        except Exception as error:
-            self.probe.fail(error)
-        return False
-
-    def _step_ends(self, started: float, found: int, stepped: int) -> None:
-        probe, loss, before, after = self.probe, self.loss, 0.0, 0.0
-        group = probe.groups[0]
+    def odd_step(self, now: float, found: int, stepped: int) -> None:
+        """The end of a step that differs from most."""
+        probe, group, loss, lr = self.probe, self.probe.groups[0], self.loss, float(self.lr)
         if found == 1:
             self.hand_over()
             group.name_overflows()
-        flags = _abi.HAS_LOSS | _abi.HAS_LR
-        if self.scaler is not None:
-            flags |= _abi.HAS_SCALE
-            before, after = self.before, self.scale.value
+        flags, norms = self.flags, (0.0, 0.0, 0.0)
+        before, after = (0.0, 0.0) if self.scaler is None else (self.before, self.scale[0])
         if loss is None:
             flags, loss = flags & ~_abi.HAS_LOSS, 0.0
-        lr = group.lr
-        if lr is None:
-            flags, lr = flags & ~_abi.HAS_LR, 0.0
-        norms = _NO_NORMS
         if group.clip is not None:
             group.scale = before
             more, norms = group.clipping()
             flags |= more
             group.reset()
-        now = perf_counter()
-        spent = _ALL_OF_IT * (now - started)
-        self.steps.append(
-            (flags, found, stepped, self.losses, before, after, loss, lr, *norms, now - self.ended, spent)
-        )
+        numbers = (before, after, loss, lr, *norms, now - self.ended)
+        self._pack(self.at, flags, group.step + self.steps, found, stepped, self.losses, *numbers)
         if self.losses > probe.told_micro_batches:
             probe.tell_micro_batches(self.losses)
+        if self.scaler is not None:
+            self.clean = self.tracker[0]
         self.ended = now
-        group.step += 1
+        self.at += _WORDS
         self._start()
         if found == 1:
+            group.lr = lr if flags & _abi.HAS_LR else None
             group.skipped = probe.last_skipped = True
             probe.last_scale = before
             self.end()
-        elif len(self.steps) >= self.room or now - self.handed >= MOST_SECONDS:
-            self.handed = now
-            if self.hand_over():
-                self.end()
-        if not self.on:
             probe.begin_step(group.plan)
+        elif self.at >= self.full or now >= self.due:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Steps are handed over because it is time; the next one may show something."""
+        plan = self.hand_over()
+        if plan:
+            self.end()
+            self.probe.begin_step(plan)
+
+
+# -- what the loop runs: a frame each, and in it only what every step needs ------------------------------
+
+
+def _scaled(quiet: Quiet) -> dict[str, Optional[Callable]]:
+    """What stands for functions of _patches in a loop with a scaler; None: the original does."""
+    replaced = {"scale": _wrap_scale(quiet), "update": _wrap_update(quiet)}
+    return {**replaced, "unscale_": None, "step": None, "backward": None}
+
+
+def _wrap_scale(quiet: Quiet) -> Callable:
+    traced, plain, rated = _patches.tracing(), quiet.probe.plain_type, quiet.flags & _abi.HAS_LR
+    token, tensor, number, optimizer = quiet.token, quiet.tensor, quiet.scale, quiet.optimizer
+
+    def wrap(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def scale(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not traced() and quiet.token is token:
+                outputs = args[0] if args else kwargs.get("outputs")
+                if self._scale is not tensor:
+                    quiet.other_scaler(self, outputs)
+                elif quiet.losses or type(outputs) is not plain:
+                    quiet.add_loss(outputs)
+                else:
+                    try:
+                        quiet.loss = outputs.item()
+                        quiet.before = number[0]
+                        if rated:
+                            quiet.lr = optimizer().param_groups[0]["lr"]
+                        quiet.losses = 1
+                    except Exception:
+                        quiet.loss = None
+                        quiet.add_loss(outputs)
+            return original(self, *args, **kwargs)
+
+        return scale
+
+    return wrap
+
+
+def _wrap_update(quiet: Quiet) -> Callable:
+    traced, clock, words, usual = _patches.tracing(), perf_counter, quiet.words, quiet.usual
+    token, tensor, tracker, done = quiet.token, quiet.tensor, quiet.tracker, quiet.done
+    key = id(quiet.optimizer())
+
+    def wrap(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if traced() or quiet.token is not token or self._scale is not tensor:
+                return original(self, *args, **kwargs)
+            states = self._per_optimizer_states  # replaced by the original
+            result = original(self, *args, **kwargs)
+            try:
+                now, clean, state = clock(), quiet.clean + 1, states.get(key)
+                if (
+                    tracker[0] == clean  # the scaler itself has counted a clean step
+                    and state is not None
+                    and state["stage"] is done
+                    and quiet.losses == usual
+                    and not quiet.odd
+                ):
+                    at = quiet.at
+                    words[at + _BEFORE] = words[at + _AFTER] = quiet.before
+                    words[at + _LOSS] = quiet.loss
+                    words[at + _LR] = quiet.lr
+                    words[at + _SECONDS] = now - quiet.ended
+                    quiet.ended, quiet.clean, quiet.losses = now, clean, 0
+                    quiet.at = at = at + _WORDS
+                    if at >= quiet.full or now >= quiet.due:
+                        quiet.deliver()
+                else:
+                    quiet.odd_update(states, now)
+            except Exception as error:
+                quiet.probe.fail(error)
+            return result
+
+        return update
+
+    return wrap
+
+
+def _sees_another_loop(quiet: Quiet) -> Callable:
+    """A hook on the optimizer's step in a loop with a scaler."""
+    traced = _patches.tracing()
+
+    def stepped(_optimizer: Any, _args: tuple, _kwargs: dict) -> None:
+        if not traced() and not quiet.losses:
+            quiet.end()
+
+    return stepped
+
+
+def _wrap_backward(quiet: Quiet) -> Callable:
+    traced, plain, rated = _patches.tracing(), quiet.probe.plain_type, quiet.flags & _abi.HAS_LR
+    token, optimizer = quiet.token, quiet.optimizer
+
+    def wrap(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if not traced() and quiet.token is token:
+                if quiet.losses or type(tensors) is not plain:
+                    quiet.add_loss(tensors)
+                else:
+                    try:
+                        quiet.loss = tensors.item()
+                        if rated:
+                            quiet.lr = optimizer().param_groups[0]["lr"]
+                        quiet.losses = 1
+                    except Exception:
+                        quiet.loss = None
+                        quiet.add_loss(tensors)
+            return original(tensors, *args, **kwargs)
+
+        return backward
+
+    return wrap
+
+
+def _ends_step(quiet: Quiet) -> Callable:
+    """A hook on the optimizer's step in a loop without a scaler."""
+    traced, clock, words, usual, token = (
+        _patches.tracing(),
+        perf_counter,
+        quiet.words,
+        quiet.usual,
+        quiet.token,
+    )
+
+    def stepped(_optimizer: Any, args: tuple, kwargs: dict) -> None:
+        if traced() or quiet.token is not token:
+            return
+        try:
+            now = clock()
+            if (args[1] if len(args) > 1 else kwargs.get("closure")) is not None or not quiet.losses:
+                quiet.end()
+            elif quiet.losses == usual and not quiet.odd:
+                at = quiet.at
+                words[at + _LOSS] = quiet.loss
+                words[at + _LR] = quiet.lr
+                words[at + _SECONDS] = now - quiet.ended
+                quiet.ended, quiet.losses = now, 0
+                quiet.at = at = at + _WORDS
+                if at >= quiet.full or now >= quiet.due:
+                    quiet.deliver()
+            else:
+                quiet.odd_step(now, -1, 1)
+        except Exception as error:
+            quiet.probe.fail(error)
+
+    return stepped
 
 
 class _OnDevice:
@@ -237,12 +406,12 @@ class _OnDevice:
     def __init__(self, tensor: Any):
         self.tensor = tensor
 
-    @property
-    def value(self) -> Any:
-        """The number."""
+    def __getitem__(self, _: int) -> Any:
         return self.tensor.item()
 
 
 def _number(tensor: Any, kind: Any) -> Any:
-    """What has, as its `value`, the number in a tensor that is changed in place and must be kept."""
-    return kind.from_address(tensor.data_ptr()) if tensor.device.type == "cpu" else _OnDevice(tensor)
+    """What has, as its item 0, the number in a tensor that is changed in place and must be kept."""
+    if tensor.device.type != "cpu":
+        return _OnDevice(tensor)
+    return memoryview((kind * 1).from_address(tensor.data_ptr())).cast("B").cast(kind._type_)

@@ -11,6 +11,7 @@ import gc
 import importlib.util
 import os
 import sys
+import weakref
 from typing import Any, Iterator, Optional
 
 from . import _patches
@@ -87,6 +88,7 @@ class Waiting:
         self.bare: Optional[Bare] = None  # kept: a probe refers to models weakly
         self.handle: Any = None
         self.failed: Optional[str] = None
+        self.scaler_loaded: Any = lambda: None  # weak reference to a scaler whose state was loaded
         self.pid = os.getpid()
 
     def start(self) -> None:
@@ -120,6 +122,11 @@ class Waiting:
         if self._attach():
             self.probe.saw_backward(tensors)
 
+    def loaded(self, thing: Any) -> None:
+        """A scaler or an optimizer got its state back: a probe that is attached later is told."""
+        if hasattr(thing, "get_scale"):
+            self.scaler_loaded = weakref.ref(thing)
+
     def after_update(self, scaler: Any) -> None:
         """GradScaler.update was called: nothing was attached yet."""
 
@@ -144,6 +151,9 @@ class Waiting:
                 self.bare = Bare(loose)
                 models.append(self.bare)
             self.probe = attach(models, optimizers, scaler=scaler, **self.options)
+            known = self.scaler_loaded()
+            if known is not None:
+                self.probe.loaded(known)
         except Exception as error:
             self._say(error)
         finally:
@@ -168,8 +178,8 @@ class Waiting:
         if self.probe is None:
             self._print("no optimizer made a step in this process: nothing was recorded")
             return
-        steps = max(group.step for group in self.probe.groups)
         self.probe.close()
+        steps = max(group.step for group in self.probe.groups)
         path = self.probe.record.path
         self._print(f"{path}: {steps} steps were recorded; ampbench diagnose {path}")
 

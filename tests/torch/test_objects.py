@@ -44,6 +44,27 @@ class Objects(unittest.TestCase):
     def setUp(self):
         self.opened = use_recorder()
 
+    def test_state_that_comes_back_is_stated(self):
+        """Of the scaler and the optimizer of the loop, whether loaded before the first step or later."""
+        old = parts(2.0**12)
+        train(*old)
+        things = parts()
+        probe = ampprobe.attach(things[0], things[1], scaler=things[2])
+        self.assertEqual(probe.record.facts_stated, [])
+        torch.optim.SGD(things[0].parameters(), lr=1).load_state_dict(old[1].state_dict())  # another one
+        torch.amp.GradScaler("cpu").load_state_dict(old[2].state_dict())
+        self.assertEqual(probe.record.facts_stated, [])
+        things[1].load_state_dict(old[1].state_dict())
+        things[2].load_state_dict(old[2].state_dict())
+        train(*things)
+        probe.close()
+        self.assertIsNone(probe.reason)
+        self.assertEqual(
+            probe.record.facts_stated,
+            [("resumed_steps", 1.0, "", 0), ("loaded_scale", old[2].get_scale(), "", 0)],
+        )
+        self.assertEqual(probe.record.of("scale_before")[0], old[2].get_scale())
+
     def test_nothing_is_set_on_the_objects(self):
         plain, things = parts(), parts()
         train(*plain)

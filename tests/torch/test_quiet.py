@@ -195,11 +195,63 @@ class Quiet(unittest.TestCase):
                 with settings.stderr() as said:
                     for _ in range(64 if ends == "by itself" else 0):
                         loop.step()
-                    loop.model(torch.randn(3, 4)).sum().backward()  # of no scaled loss
+                    loop.model(torch.randn(3, 4)).sum().backward()
+                    loop.optimizer.step()  # of no scaled loss
                 self.assertIn("no room", said.getvalue())
                 self.assertIn("no room", loop.probe.reason)
                 self.assertIsNone(_patches._quiet)
                 loop.probe.close()
+
+    def test_hooks_of_others_on_the_step(self):
+        """Those run while the probe's hook ends the quiet, or fails."""
+        for scaled in (True, False):
+            with self.subTest(scaled=scaled):
+                loop, called = Loop(scaled=scaled), []
+                loop.optimizer.register_step_post_hook(lambda *_: called.append("after"))
+                loop.optimizer.register_step_pre_hook(lambda *_: called.append("before"))
+                for _ in range(40):
+                    loop.step()
+                self.check(loop, scaled=scaled)
+                self.assertEqual(called, ["before", "after"] * 40)
+        loop, called = Loop(scaled=False), []
+        self.addCleanup(loop.probe.close)
+        loop.optimizer.register_step_post_hook(lambda *_: called.append("after"))
+        loop.optimizer.register_step_pre_hook(lambda *_: called.append("before"))
+        loop.probe.record.step = None  # cannot be called
+        with settings.stderr():
+            for _ in range(5):
+                loop.step()
+        self.assertIn("not callable", loop.probe.reason)
+        self.assertEqual(called, ["before", "after"] * 5)
+
+    def test_a_class_that_others_patch_meanwhile(self):
+        """Their patch stays, and the probe goes on to see every step."""
+        kept = {name: getattr(torch.amp.GradScaler, name) for name in ("scale", "step", "update")}
+        calls = []
+
+        def wrap(name, inner):
+            def outer(scaler, *args):
+                calls.append(name)
+                return inner(scaler, *args)
+
+            return outer
+
+        loop = Loop()
+        try:
+            for number in range(60):
+                loop.step()
+                if number == 20:
+                    self.assertTrue(loop.probe.quiet.on)
+                    for name in kept:
+                        inner = getattr(torch.amp.GradScaler, name)
+                        setattr(torch.amp.GradScaler, name, wrap(name, inner))
+            self.check(loop)
+            for name in kept:
+                self.assertEqual(calls.count(name), 39)
+                self.assertEqual(getattr(torch.amp.GradScaler, name).__name__, "outer")
+        finally:
+            for name, function in kept.items():
+                setattr(torch.amp.GradScaler, name, function)
 
     def test_closures_are_never_quiet(self):
         loop = Loop(scaled=False)

@@ -1,9 +1,9 @@
 """Patches of torch's classes and functions, which tell a probe what its loop does.
 
-GradScaler's scale, unscale_, step, update and load_state_dict, that of optimizers, torch.autograd.backward and
-the function that clips gradients are replaced once, for all instances, by functions that look the instance up and call the original. Nothing is
-set on an object of the user: pickle, deepcopy, state_dict and signatures stay as they are. The originals come
-back when the last probe is closed.
+GradScaler's scale, unscale_, step, update and load_state_dict, an optimizer's load_state_dict,
+torch.autograd.backward and the function that clips gradients are replaced once, for all instances, by
+functions that look the instance up and call the original. Nothing is set on an object of the user: pickle,
+deepcopy, state_dict and signatures stay as they are. The originals come back when the last probe is closed.
 """
 
 from __future__ import annotations

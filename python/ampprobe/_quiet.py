@@ -122,7 +122,7 @@ class Quiet:
         self.at, self.full = 0, room * _WORDS
         self.due = perf_counter() + MOST_SECONDS
 
-    def _pack(self, at: int, flags: int, step: int, found: int, stepped: int, losses: int, *most: Any) -> None:
+    def _pack(self, at: int, flags: int, step: int, found: int, stepped: int, losses: int, *most: Any):
         """Writes the facts of a step; `most`: its numbers but what it cost."""
         numbers = (*(most or (0.0,) * 8), _PYTHON_SECONDS)
         facts = (flags, step, 0, found, stepped, losses, *numbers, 0, 0)

@@ -1,7 +1,7 @@
-/* A log whose losses are finite although those of the steps are not. In a log: a loss that is printed as exactly
- * 0 beside a gradient norm that is NaN. In the record of a loop: losses that are NaN or inf, and a finite one
- * that the loop says it logged. Hugging Face's Trainer replaces losses that are NaN or inf before it logs them
- * (logging_nan_inf_filter, on by default). Says nothing of why they are NaN. */
+/* A log whose losses are finite although those of the steps are not. In a log: a loss that is printed as
+ * exactly 0 beside a gradient norm that is NaN. In the record of a loop: losses that are NaN or inf, and a
+ * finite one that the loop says it logged. Hugging Face's Trainer replaces losses that are NaN or inf before
+ * it logs them (logging_nan_inf_filter, on by default). Says nothing of why they are NaN. */
 #include "reports/diagnose/attribute/log_facts.h"
 #include "reports/diagnose/facts/loop.h"
 

@@ -1,6 +1,6 @@
 /* A dynamic scale that doubles without end, because nothing ever overflows: gradients that carry it do not
- * pass through the half format, are not checked, or are zero. Beyond the ratio of a format's largest number to
- * its smallest any gradient in it would overflow; a format with fp32's range reaches fp32's own end first,
+ * pass through the half format, are not checked, or are zero. Beyond the ratio of a format's largest number
+ * to its smallest any gradient in it would overflow; a format with fp32's range reaches fp32's own end first,
  * where the scaled loss becomes inf. A log shows it by its lines. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/log_facts.h"

@@ -122,10 +122,10 @@ static ab_status parse_own_option(promote *p, const char *name, const char *valu
 
 static ab_status reject_run_options(const ab_options *options) {
     static const ab_option_id found[] = {
-        AB_OPTION_levels,        AB_OPTION_to,          AB_OPTION_out,
-        AB_OPTION_resume,        AB_OPTION_resume_from, AB_OPTION_rounds,
-        AB_OPTION_save_weights,  AB_OPTION_probes,      AB_OPTION_checkpoint_every,
-        AB_OPTION_save_gradients};
+        AB_OPTION_levels,         AB_OPTION_to,          AB_OPTION_out,
+        AB_OPTION_resume,         AB_OPTION_resume_from, AB_OPTION_rounds,
+        AB_OPTION_save_weights,   AB_OPTION_probes,      AB_OPTION_checkpoint_every,
+        AB_OPTION_save_gradients, AB_OPTION_floor_draws};
     char name[AB_OPTION_NAME];
     for (size_t i = 0; i < AB_COUNT_OF(found); i++)
         if (options->given[found[i]])

@@ -56,12 +56,33 @@ static void add(command *c, const char *word) {
     c->word[c->words] = NULL;
 }
 
-static command begin(const ab_gate_plan *plan, const ab_gate_arm *arm) {
+static command begin(const ab_gate_arm *arm) {
     command c = {.words = 0};
     add(&c, arm->program);
     add(&c, "run");
-    for (int i = 0; plan->run_options[i]; i++) add(&c, plan->run_options[i]);
     return c;
+}
+
+/* Whether a word is `name`, alone or as NAME=VALUE. */
+static bool is_option(const char *word, const char *name) {
+    const size_t length = strlen(name);
+    return strncmp(word, name, length) == 0 && (!word[length] || word[length] == '=');
+}
+
+/* The run's options; of a short run without those that have no effect in one (see run_short), which would be
+ * refused. */
+static void add_run_options(command *c, const ab_gate_plan *plan, bool is_short) {
+    static const char *const with_value[] = {"--probes", "--probe-every", "--floor-draws"};
+    for (int i = 0; plan->run_options[i]; i++) {
+        const char *word = plan->run_options[i];
+        bool dropped = is_short && is_option(word, "--trace");
+        for (size_t k = 0; k < AB_COUNT_OF(with_value) && is_short; k++) {
+            if (!is_option(word, with_value[k])) continue;
+            dropped = true;
+            i += !strchr(word, '=') && plan->run_options[i + 1];
+        }
+        if (!dropped) add(c, word);
+    }
 }
 
 static void add_all(command *c, const char *const *words) {
@@ -98,7 +119,8 @@ static ab_status run_full(const ab_gate_plan *plan, ab_gate_arm *arm) {
                                        "--json",   "-", "--out",      NULL};
     char document[PATH_BYTES];
     ab_child child;
-    command c = begin(plan, arm);
+    command c = begin(arm);
+    add_run_options(&c, plan, false);
     if (!has_run_option(plan, "--probe-every"))
         add_all(&c, (const char *const[]){"--probe-every", "10", NULL});
     add_all(&c, tail);
@@ -153,7 +175,8 @@ static ab_status run_short(const ab_gate_plan *plan, ab_gate_arm *arm, const cJS
     char path[PATH_BYTES], seed[32];
     ab_child child = {.exit_status = 0};
     cJSON *found = NULL;
-    command c = begin(plan, arm);
+    command c = begin(arm);
+    add_run_options(&c, plan, true);
     ab_text_exact(seed, sizeof seed, "%.0f", ab_json_number(cell, "seed", 1));
     AB_TRY(ab_text_path("gate: --work", path, sizeof path, "%s/%s-round.json", plan->folder, arm->name));
     add_all(&c, (const char *const[]){"--levels", ab_cell_label(cell), "--scales",

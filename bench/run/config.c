@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "bench/run/config.h"
 
+#include "bench/run/needs.h"
+
 #include "bench/amp/layer_formats.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/number.h"
@@ -378,11 +380,7 @@ static ab_status take_sync_bn(const ab_options *options, const ab_net *net, ab_s
 }
 
 static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
-    static const ab_option_id of_ranks[] = {AB_OPTION_ddp,        AB_OPTION_reduce,    AB_OPTION_reduce_dtype,
-                                            AB_OPTION_divide,     AB_OPTION_bucket_mb, AB_OPTION_sync_bn,
-                                            AB_OPTION_check_ranks};
     ab_rank_recipe *ranks = &config->recipe.ranks;
-    char name[AB_OPTION_NAME];
     double mebibytes = 25;
     AB_TRY(take_rank_count(options, &ranks->count));
     AB_TRY(take_reduction(options, &ranks->reduction));
@@ -391,11 +389,7 @@ static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_real(options, AB_OPTION_bucket_mb, 0x1p-20, 0x1p20, &mebibytes));
     ranks->bucket_bytes = mebibytes * 0x1p20;
     AB_TRY(parse_integer(options, AB_OPTION_check_ranks, 1, 1LL << 40, &ranks->check_every));
-    for (size_t i = 0; i < AB_COUNT_OF(of_ranks); i++)
-        if (ranks->count < 2 && ab_rank_place_get().ranks == 0 && options->given[of_ranks[i]])
-            return ab_fail(AB_USAGE, "%s: nothing is reduced; give --ranks N with 2 or more",
-                           ab_option_name(of_ranks[i], name));
-    if (options->given[AB_OPTION_check_ranks] && ab_rank_place_get().ranks == 0)
+    if (options->given[AB_OPTION_check_ranks] && ranks->count > 1 && ab_rank_place_get().ranks == 0)
         return ab_fail(AB_USAGE, "--check-ranks: simulated ranks share one copy of the weights; give --ranks "
                                  "mpi");
     if (ranks->count > 1 && strcmp(config->device->name, "cpu") != 0)
@@ -418,8 +412,6 @@ static ab_status check_saved_gradients(const ab_options *options, const ab_run_c
 
 static ab_status take_files(const ab_options *options, ab_run_config *config) {
     AB_TRY(check_saved_gradients(options, config));
-    if (config->init_map && !config->init_file)
-        return ab_fail(AB_USAGE, "--init-map: says how to read --init FILE, which is not given");
     if (config->init_file && config->resume_file)
         return ab_fail(AB_USAGE, "--init and --resume-from: give one of them");
     return parse_integer(options, AB_OPTION_checkpoint_every, 1, 1LL << 40, &config->checkpoint_every);
@@ -432,8 +424,6 @@ static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     recipe->rates.lr = config->optim.lr;
     AB_TRY(parse_real(options, AB_OPTION_clip_norm, 0x1p-126, 1e30, &recipe->clip.norm));
     AB_TRY(parse_real(options, AB_OPTION_clip_value, 0x1p-126, 1e30, &recipe->clip.value));
-    if (options->given[AB_OPTION_clip_norm_format] && !(recipe->clip.norm > 0))
-        return ab_fail(AB_USAGE, "--clip-norm-format: no norm is clipped; give --clip-norm X");
     AB_TRY(parse_integer(options, AB_OPTION_gradient_accumulation_steps, 1, 1 << 20, &recipe->micro_batches));
     AB_TRY(take_ranks(options, config));
     AB_TRY(take_files(options, config));
@@ -441,8 +431,6 @@ static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     if (options->given[AB_OPTION_ema] && (recipe->ema_decay <= 0 || recipe->ema_decay >= 1))
         return ab_fail(AB_USAGE, "--ema: expected a number between 0 and 1, found '%s'",
                        options->text[AB_OPTION_ema]);
-    if (options->given[AB_OPTION_ema_format] && recipe->ema_decay == 0)
-        return ab_fail(AB_USAGE, "--ema-format: no averaged weights are kept; give --ema DECAY");
     AB_TRY(take_groups(options, config));
     if (options->text[AB_OPTION_fault]) AB_TRY(parse_list(options, AB_OPTION_fault, config, take_fault));
     if (recipe->faults & AB_FAULTS_OF_RESUMING && !config->resume_file)
@@ -517,8 +505,6 @@ static ab_status take_shadow(const ab_options *options, ab_run_config *config) {
                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     config->shadow = strcmp(text, kinds[0]) == 0 ? AB_REFERENCE_FP32 : AB_REFERENCE_DECENSOR;
     AB_TRY(parse_integer(options, AB_OPTION_shadow_every, 0, INT64_MAX, &config->shadow_every));
-    if (options->given[AB_OPTION_shadow] && !options->given[AB_OPTION_shadow_every])
-        return ab_fail(AB_USAGE, "--shadow: nothing is compared; give --shadow-every N");
     return AB_OK;
 }
 
@@ -699,6 +685,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_profile(options, config));
     AB_TRY_GOTO(take_probes(options, config));
     AB_TRY_GOTO(take_shadow(options, config));
+    AB_TRY_GOTO(ab_needs_check(options, config));
     AB_TRY_GOTO(with_data ? open_data(options, config) : check_data(options, config));
 out:
     if (status != AB_OK) ab_run_config_clear(config);

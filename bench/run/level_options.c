@@ -137,6 +137,7 @@ void ab_level_options_unused(const ab_options *options, const ab_level *const *l
     check_option(&u, options, AB_OPTION_scales, strcmp(options->text[AB_OPTION_scales], "default") != 0);
     check_option(&u, options, AB_OPTION_optimizer_state,
                  strcmp(options->text[AB_OPTION_optimizer_state], half) == 0);
+    check_option(&u, options, AB_OPTION_accumulate, strcmp(options->text[AB_OPTION_accumulate], half) == 0);
     check_option(&u, options, AB_OPTION_ema_format, strcmp(options->text[AB_OPTION_ema_format], half) == 0);
     check_option(&u, options, AB_OPTION_clip_norm_format, options->given[AB_OPTION_clip_norm_format]);
     check_option(&u, options, AB_OPTION_math, strcmp(options->text[AB_OPTION_math], "tf32") == 0);

@@ -124,7 +124,6 @@ done
 grep -q scripts/package "$work/Install" || fail "the GitHub example builds no package"
 inside github-install <"$work/Install"
 inside github-train <"$work/Train"
-expect_text "$work/github-train.log" "::warning title=ampbench" "annotations of a run"
 inside github-gate <"$work/Gate"
 expect_text "$work/github-gate.log" "no baseline: nothing compared" "GitHub's first run"
 inside github-train <"$work/Train"

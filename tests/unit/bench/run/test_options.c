@@ -515,6 +515,40 @@ static void cells_that_would_be_equal_are_run_once(void **state) {
     crosses_to("--net mlp --levels O3 --scales default,1,128.0,128,1.0", ids, 2);
 }
 
+/* An option that cannot act is refused, with what is missing; beside what it needs it is taken. */
+static void an_option_without_effect_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *alone, *missing, *beside;
+    } rows[] = {{"--init-map x", "--init FILE", NULL},
+                {"--schedule-on-skip", "--schedule NAME", "--schedule cosine"},
+                {"--no-decay bias", "--weight-decay X", "--weight-decay 0.1"},
+                {"--no-decay bias", "--weight-decay X", "--optimizer adamw"},
+                {"--clip-norm-format fp32", "--clip-norm X", "--clip-norm 1"},
+                {"--ema-format half", "--ema DECAY", "--ema 0.9"},
+                {"--reduce tree", "--ranks N", "--ranks 2"},
+                {"--ddp fsdp2", "--ranks N", "--ranks 2"},
+                {"--bucket-mb 3", "--ranks N", "--ranks 2"},
+                {"--check-ranks 3", "--ranks N", NULL},
+                {"--net resnet8 --sync-bn torch", "--ranks N", "--ranks 2"},
+                {"--probe-every 0 --probes gradients", "no step is probed", "--probe-every 5"},
+                {"--probe-every 0 --trace", "no step is probed", "--probe-every 5"},
+                {"--shadow decensor", "--shadow-every N", "--shadow-every 5"},
+                {"--no-floor --floor-draws 3", "no noise floor", NULL},
+                {"--levels O2 --floor-draws 3", "no noise floor", "--levels O0,O2"}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        char both[160];
+        ab_run_config config;
+        if (configure(rows[i].alone, &config) != AB_USAGE) fail_msg("%s is taken", rows[i].alone);
+        if (!strstr(ab_error_message(), rows[i].missing))
+            fail_msg("%s: %s", rows[i].alone, ab_error_message());
+        if (!rows[i].beside) continue;
+        snprintf(both, sizeof both, "%s %s", rows[i].alone, rows[i].beside);
+        if (configure(both, &config) != AB_OK) fail_msg("%s: %s", both, ab_error_message());
+        ab_run_config_clear(&config);
+    }
+}
+
 static void every_floor_has_as_many_draws_as_wanted(void **state) {
     (void)state;
     static const char *const two[] = {"mlp/O0/1/fp16/cpu/seed1", "mlp/O0/1/fp16/cpu/seed1/ulp",
@@ -661,13 +695,17 @@ static void digest_of(const char *text, char digest[17]) {
 
 static void a_digest_follows_what_changes_training_and_nothing_else(void **state) {
     (void)state;
-    static const char *const other[] = {
-        "--lr 0.02",         "--momentum 0.8",   "--batch 32",         "--seed 2",
-        "--half bf16",       "--levels O3",      "--scales 64",        "--scale-window 500",
-        "--ema 0.9",         "--clip-norm 1",    "--schedule linear",  "--order shuffled",
-        "--accumulate half", "--normalize unit", "--cpu-path convert", "--to fc1=fp32",
-        "--optimizer adam",  "--no-decay bias",  "--net lenet5",       "--set master_weights=False",
-        "--init w.npz",      "--flush-denormal"};
+    static const char *const other[] = {"--lr 0.02",          "--momentum 0.8",
+                                        "--batch 32",         "--seed 2",
+                                        "--half bf16",        "--levels O3",
+                                        "--scales 64",        "--scale-window 500",
+                                        "--ema 0.9",          "--clip-norm 1",
+                                        "--schedule linear",  "--order shuffled",
+                                        "--accumulate half",  "--normalize unit",
+                                        "--cpu-path convert", "--to fc1=fp32",
+                                        "--optimizer adam",   "--weight-decay 0.1 --no-decay bias",
+                                        "--net lenet5",       "--set master_weights=False",
+                                        "--init w.npz",       "--flush-denormal"};
     static const char *const same[] = {"--threads 1",        "--rounds 7",         "--probe-every 0",
                                        "--levels O2,O3",     "--scales dynamic",   "--out other.json",
                                        "--memory-limit 1GB", "--schedule constant"};
@@ -730,6 +768,7 @@ int main(void) {
         cmocka_unit_test(tf32_does_not_act_on_o0_unless_named),
         cmocka_unit_test(an_item_without_effect_is_named),
         cmocka_unit_test(cells_that_would_be_equal_are_run_once),
+        cmocka_unit_test(an_option_without_effect_is_refused),
         cmocka_unit_test(every_floor_has_as_many_draws_as_wanted),
         cmocka_unit_test(the_noise_floor_can_be_left_out),
         cmocka_unit_test(an_override_reaches_every_cell_and_an_explicit_scale_beats_it),

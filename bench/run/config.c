@@ -631,6 +631,28 @@ static ab_status take_level_options(const ab_options *options, ab_run_config *co
     return AB_OK;
 }
 
+static bool has_floors(const ab_run_config *config) {
+    for (int l = 0; l < config->levels && config->floor_draws > 0; l++)
+        if (ab_level_is_reference(config->level[l])) return true;
+    return false;
+}
+
+static ab_status check_needs(const ab_options *options, const ab_run_config *config) {
+    const bool probed = config->probe_every > 0;
+    const ab_run_has has = {.init = config->init_file != NULL,
+                            .schedule = strcmp(options->text[AB_OPTION_schedule], "constant") != 0,
+                            .weight_decay =
+                                config->optim.weight_decay != 0 || options->given[AB_OPTION_param_groups],
+                            .clip_norm = config->recipe.clip.norm > 0,
+                            .ema = config->recipe.ema_decay > 0,
+                            .ranks = config->recipe.ranks.count > 1 || ab_rank_place_get().ranks > 0,
+                            .probes = probed || strcmp(options->text[AB_OPTION_probes], "default") == 0,
+                            .trace = probed,
+                            .shadow = options->given[AB_OPTION_shadow_every],
+                            .floors = has_floors(config)};
+    return ab_needs_check(options, &has);
+}
+
 static ab_status open_data(const ab_options *options, ab_run_config *config) {
     AB_TRY(ab_data_open(config->data_name, &config->net->data, config->seed, &config->data));
     AB_TRY(ab_data_preprocess(config->data, &config->pixels));
@@ -685,7 +707,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_profile(options, config));
     AB_TRY_GOTO(take_probes(options, config));
     AB_TRY_GOTO(take_shadow(options, config));
-    AB_TRY_GOTO(ab_needs_check(options, config));
+    AB_TRY_GOTO(check_needs(options, config));
     AB_TRY_GOTO(with_data ? open_data(options, config) : check_data(options, config));
 out:
     if (status != AB_OK) ab_run_config_clear(config);

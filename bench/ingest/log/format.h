@@ -49,6 +49,9 @@ void ab_log_set(ab_log_point *point, ab_log_field field, double value);
 /* Sets a field to the number at `at`, and `error` for scales. */
 bool ab_log_set_number(const ab_log_line *line, const char *at, ab_log_field field, ab_log_point *point);
 
+/* Makes the names of columns.def known to ab_log_field_of, before the first line. */
+void ab_log_index_names(ab_log *log);
+
 /* The field that a name stands for: the user's column, then columns.def; AB_LOG_FIELDS: none. */
 ab_log_field ab_log_field_of(const ab_log *log, const char *name, size_t length);
 
@@ -59,6 +62,9 @@ int ab_log_dictionary(const ab_log *log, const ab_log_line *line, const char *br
                       const char **after);
 
 /* ---- readers ---------------------------------------------------------------------------------- */
+
+/* Makes a zero log, or one that has the user's columns only, ready for a reader. */
+AB_MUST_CHECK ab_status ab_log_prepare(ab_log *log);
 
 /* Reads bytes as they come. `state` is the reader's own. */
 typedef struct ab_log_stream {

@@ -45,6 +45,9 @@ typedef struct ab_log_histogram {
     bool exponential;               /* bins grow with the value; else only min and max tell something */
 } ab_log_histogram;
 
+/* AB_LOG_NAMES: most rows of columns.def. */
+enum { AB_LOG_NAME_HASHES = 128, AB_LOG_NAMES = 128 };
+
 typedef struct ab_log {
     ab_log_point *point;
     int points, capacity;
@@ -69,6 +72,8 @@ typedef struct ab_log {
         char name[AB_LOG_COLUMN_NAME];
     } column[AB_LOG_FIELDS]; /* named by the user */
     int columns;
+    /* Rows of columns.def by a hash of their names: the first, and the next behind each, plus 1; 0: none. */
+    uint8_t first_column[AB_LOG_NAME_HASHES], next_column[AB_LOG_NAMES];
 } ab_log;
 
 /* Parses --columns "step=NAME,loss=NAME,...": the user's names for fields, of tables and of lists of names

@@ -119,7 +119,7 @@ static ab_status next_block(source *from, char *block, size_t *size) {
     return AB_OK;
 }
 
-static ab_status prepare(ab_log *log) {
+ab_status ab_log_prepare(ab_log *log) {
     const size_t count = (size_t)ab_log_format_count();
     if (log->format_lines) return AB_OK;
     log->format_lines = calloc(count, sizeof *log->format_lines);
@@ -128,6 +128,7 @@ static ab_status prepare(ab_log *log) {
     for (size_t i = 0; i < count; i++) log->format_rank[i] = -1;
     log->rank_high = -1;
     log->copies = 1;
+    ab_log_index_names(log);
     return AB_OK;
 }
 
@@ -153,7 +154,7 @@ static ab_status read_blocks(ab_log *log, source *from, char *block) {
 static ab_status read_source(ab_log *log, source *from) {
     char *block = malloc(BLOCK);
     if (!block) return ab_fail(AB_NO_MEMORY, "%s: out of memory", from->name);
-    ab_status status = prepare(log);
+    ab_status status = ab_log_prepare(log);
     if (status == AB_OK) status = read_blocks(log, from, block);
     free(block);
     return status;

@@ -168,27 +168,27 @@ static bool is_scale(ab_log_field field) {
     return field == AB_LOG_scale || field == AB_LOG_scale_before || field == AB_LOG_scale_after;
 }
 
-bool ab_log_set_number(const ab_log_line *line, const char *at, ab_log_field field, ab_log_point *point) {
+/* *after: behind the number, if there is one. */
+static bool set_number(const ab_log_line *line, const char *at, ab_log_field field, ab_log_point *point,
+                       const char **after) {
     double value;
-    const char *after;
-    if (!ab_log_number(line, at, &value, &after)) return false;
+    if (!ab_log_number(line, at, &value, after)) return false;
     ab_log_set(point, field, value);
-    if (is_scale(field)) point->error = ab_log_digit_error(at, after);
+    if (is_scale(field)) point->error = ab_log_digit_error(at, *after);
     return true;
+}
+
+bool ab_log_set_number(const ab_log_line *line, const char *at, ab_log_field field, ab_log_point *point) {
+    const char *after;
+    return set_number(line, at, field, point, &after);
 }
 
 static const struct {
     ab_log_field field;
+    size_t length;
     const char *name;
 } columns[] = {
-#define AB_LOG_COLUMN(name, field) {AB_LOG_##field, #name},
-#include "bench/ingest/log/columns.def"
-#undef AB_LOG_COLUMN
-};
-
-/* Of the names, side by side: most are told apart by them. */
-static const uint8_t lengths[] = {
-#define AB_LOG_COLUMN(name, field) sizeof #name - 1,
+#define AB_LOG_COLUMN(name, field) {AB_LOG_##field, sizeof #name - 1, #name},
 #include "bench/ingest/log/columns.def"
 #undef AB_LOG_COLUMN
 };
@@ -196,6 +196,20 @@ static const uint8_t lengths[] = {
 static char plain_letter(char c) {
     if (c >= 'A' && c <= 'Z') return (char)(c - 'A' + 'a');
     return c == ' ' || c == '-' || c == '/' || c == '.' ? '_' : c;
+}
+
+static unsigned hash_of(const char *plain, size_t length) {
+    return ((unsigned)plain[0] * 7 + (unsigned)plain[length - 1] * 3 + (unsigned)length) % AB_LOG_NAME_HASHES;
+}
+
+_Static_assert(AB_COUNT_OF(columns) < AB_LOG_NAMES, "columns.def has more rows than ab_log has room for");
+
+void ab_log_index_names(ab_log *log) {
+    for (int i = (int)AB_COUNT_OF(columns) - 1; i >= 0; i--) {
+        uint8_t *first = &log->first_column[hash_of(columns[i].name, columns[i].length)];
+        log->next_column[i] = *first;
+        *first = (uint8_t)(i + 1);
+    }
 }
 
 static bool same_name(const char *plain, size_t length, const char *name) {
@@ -208,9 +222,9 @@ ab_log_field ab_log_field_of(const ab_log *log, const char *name, size_t length)
     for (int i = 0; i < log->columns; i++)
         if (same_name(name, length, log->column[i].name)) return log->column[i].field;
     for (size_t i = 0; i < length; i++) plain[i] = plain_letter(name[i]);
-    for (size_t i = 0; i < AB_COUNT_OF(columns); i++) {
-        if (lengths[i] != length || columns[i].name[0] != plain[0]) continue; /* nearly always */
-        if (memcmp(plain, columns[i].name, length) != 0) continue;
+    for (int k = log->first_column[hash_of(plain, length)]; k > 0; k = log->next_column[k - 1]) {
+        const int i = k - 1;
+        if (columns[i].length != length || memcmp(plain, columns[i].name, length) != 0) continue;
         for (int u = 0; u < log->columns; u++)
             if (log->column[u].field == columns[i].field) return AB_LOG_FIELDS; /* the user named another */
         return columns[i].field;
@@ -266,8 +280,10 @@ static bool take_member(const ab_log *log, cursor *c, ab_log_point *point, int *
     skip_blanks(c);
     if (c->at >= c->line->end || *c->at++ != ':') return false;
     const ab_log_field field = ab_log_field_of(log, from, (size_t)(to - from));
+    const char *after = c->at;
     if (field < AB_LOG_FIELDS && !(point->has >> field & 1u))
-        *set += ab_log_set_number(c->line, c->at, field, point);
+        *set += set_number(c->line, c->at, field, point, &after);
+    if (after < c->line->end && (*after == ',' || *after == '}')) c->at = after;
     return skip_value(c);
 }
 

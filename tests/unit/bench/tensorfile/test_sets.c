@@ -1,16 +1,20 @@
 /* Tensors in several files: checkpoints that PyTorch's distributed checkpoint, transformers and DeepSpeed
  * wrote (scripts/golden_distributed.py), beside the whole tensors as these libraries have them; and sets that
  * lie. */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "bench/tensorfile/assembled.h"
 #include "bench/tensorfile/megatron.h"
 #include "bench/tensorfile/open_set.h"
 
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -301,6 +305,74 @@ static void no_byte_of_the_metadata_leads_outside(void **state) {
     free(bytes);
 }
 
+/* A rank's file of a new folder, from `size` bytes. */
+static void write_rank(const char *folder, const char *rank, const char *bytes, size_t size) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, rank);
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    snprintf(path, sizeof path, "%s/%s/model_optim_rng.pt", folder, rank);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void remove_rank(const char *folder, const char *rank) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s/model_optim_rng.pt", folder, rank);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/%s", folder, rank);
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* Opens the ranks of the folder and reads all that they list; false: refused. */
+static bool ranks_survive(const char *folder, bool *noted) {
+    ab_tensorfile *file = NULL;
+    if (ab_tensorfile_open_set(folder, &file) != AB_OK) return false;
+    bool good = true;
+    *noted = file->note != NULL;
+    for (int i = 0; i < file->count; i++) {
+        const ab_tensor_entry *e = &file->tensor[i];
+        if (!e->element->format || e->count > 1 << 16) continue;
+        float *values = calloc((size_t)e->count + 1, sizeof *values);
+        good = ab_tensorfile_read(file, e, values) == AB_OK && good;
+        free(values);
+    }
+    ab_tensorfile_close(file);
+    return good;
+}
+
+/* The ranks of two models, a rank that is cut, and ranks with bytes of others. */
+static void ranks_that_disagree_are_kept_apart_or_refused(void **state) {
+    (void)state;
+    static const char *const ranks[] = {"mp_rank_00", "mp_rank_01"};
+    char folder[] = "/tmp/ampbench-ranks-XXXXXX";
+    size_t size, other_size;
+    bool noted;
+    char *bytes = read_all(GOLDEN "mcore/tensor/iter_0000005/mp_rank_00/model_optim_rng.pt", &size),
+         *other = read_all(GOLDEN "mcore/ranks/iter_0000005/mp_rank_01_001/model_optim_rng.pt", &other_size);
+    assert_non_null(mkdtemp(folder));
+    write_rank(folder, ranks[0], bytes, size);
+    write_rank(folder, ranks[1], other, other_size);
+    assert_true(ranks_survive(folder, &noted));
+    assert_true(noted);
+    write_rank(folder, ranks[1], bytes, size / 2);
+    assert_false(ranks_survive(folder, &noted));
+    for (size_t i = 0; i < size; i += 13) { /* nothing that it says leads outside */
+        const char old = bytes[i];
+        bytes[i] = (char)(old ^ (1 << i % 8));
+        write_rank(folder, ranks[1], bytes, size);
+        bytes[i] = old;
+        (void)ranks_survive(folder, &noted);
+    }
+    write_rank(folder, ranks[1], bytes, size);
+    assert_true(ranks_survive(folder, &noted));
+    for (size_t i = 0; i < AB_COUNT_OF(ranks); i++) remove_rank(folder, ranks[i]);
+    assert_int_equal(rmdir(folder), 0);
+    free(bytes);
+    free(other);
+}
+
 static void expect_refused(const char *name, const char *text, const char *message) {
     char path[512];
     ab_tensorfile *file = NULL;
@@ -348,6 +420,7 @@ int main(void) {
         cmocka_unit_test(names_of_megatron_tell_the_split),
         cmocka_unit_test(objects_beside_tensors_are_values),
         cmocka_unit_test(no_byte_of_the_metadata_leads_outside),
+        cmocka_unit_test(ranks_that_disagree_are_kept_apart_or_refused),
         cmocka_unit_test(indices_that_lie_are_refused),
         cmocka_unit_test(a_folder_without_a_set_is_refused),
     };

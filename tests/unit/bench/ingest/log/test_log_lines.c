@@ -126,9 +126,7 @@ static void blocks_may_end_anywhere(void **state) {
     assert_int_equal(whole.point[4].line, 5);
     for (size_t cut = 1; cut + 1 < sizeof mixed; cut++) {
         ab_log parts = {.points = 0};
-        parts.format_lines = calloc((size_t)ab_log_format_count(), sizeof *parts.format_lines);
-        parts.format_rank = calloc((size_t)ab_log_format_count(), sizeof *parts.format_rank);
-        for (int i = 0; i < ab_log_format_count(); i++) parts.format_rank[i] = -1;
+        assert_int_equal(ab_log_prepare(&parts), AB_OK);
         ab_log_stream stream = {.log = &parts, .name = "parts", .last = -1};
         assert_int_equal(ab_log_reader_lines.begin(&stream), AB_OK);
         assert_int_equal(ab_log_reader_lines.feed(&stream, mixed, cut), AB_OK);

@@ -23,6 +23,10 @@ expect_text "$work/out" "the next step loses 75 of 225 updates" "lost updates of
 healthy "$runs/megatron"
 sick "$runs/lost_bf16.pt" weight_update_lost
 expect_text "$work/out" "pytorch checkpoint, 1 file: 225 weights in bf16, 0 beyond fp16" "the survey"
+expect_text "$work/out" 'torch.autocast("cuda")' "a device that a checkpoint does not name"
+ranks=$AMPBENCH_BUILD/tests/distributed/mcore/ranks
+healthy "$ranks"
+expect_text "$work/out" "megatron checkpoint, 4 files: 2656 weights in bf16" "ranks of Megatron"
 sick "$runs/lightning.ckpt" weight_update_lost
 sick "$runs/trainer_bf16/checkpoint-4" weight_update_lost
 sick "$runs/zero_fp16.pt" optimizer_state_underflow

@@ -122,9 +122,30 @@ static const char *skip_opening(const char *at, const char *end) {
     return at < end && *at == 't' && starts(at, end, "tensor(") ? at + strlen("tensor(") : at;
 }
 
+/* "123.456" in one pass, where at most 15 digits end at a sign that is in no number; NULL: it is another. */
+static const char *read_short(const char *at, const char *end, double *value) {
+    static const double part[EXACT_DIGITS + 1] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                                  1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    const char *from = at, *point = NULL;
+    int64_t whole = 0;
+    for (; at < end && digit(*at) && at - from < EXACT_DIGITS; at++) whole = whole * 10 + (*at - '0');
+    if (at == from || at == end) return NULL;
+    if (*at == '.')
+        for (point = ++at; at < end && digit(*at) && at - from <= EXACT_DIGITS; at++)
+            whole = whole * 10 + (*at - '0');
+    if (at == end || part_of_number(*at) || at == point) return NULL;
+    *value = point ? (double)whole / part[at - point] : (double)whole;
+    return at;
+}
+
 bool ab_log_number(const ab_log_line *line, const char *at, double *value, const char **after) {
     at = skip_opening(at, line->end);
-    const char *stop = at;
+    const char *stop = read_short(at, line->end, value);
+    if (stop) {
+        if (after) *after = stop;
+        return true;
+    }
+    stop = at;
     const size_t word = read_word(at, line->end, value);
     if (word) {
         stop = at + word;

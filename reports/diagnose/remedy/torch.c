@@ -47,6 +47,12 @@ static void rate_text(const ab_remedy *remedy, char *text, size_t size) {
         ab_text_show(text, size, "...");
 }
 
+/* Checkpoints and logs do not say it. */
+static const char *device_of(const ab_facts *facts) {
+    const char *device = ab_json_text(facts->document, "config.device", "cuda");
+    return strcmp(device, "unknown") == 0 ? "cuda" : device;
+}
+
 static void value_of(const char *name, const ab_facts *facts, const ab_remedy *remedy, const char *layer,
                      char *text, size_t size) {
     if (strncmp(name, "{scale}", 7) == 0)
@@ -54,7 +60,7 @@ static void value_of(const char *name, const ab_facts *facts, const ab_remedy *r
     else if (strncmp(name, "{lr}", 4) == 0)
         rate_text(remedy, text, size);
     else if (strncmp(name, "{device}", 8) == 0)
-        ab_text_show(text, size, "%s", ab_json_text(facts->document, "config.device", "cuda"));
+        ab_text_show(text, size, "%s", device_of(facts));
     else
         ab_text_show(text, size, "%s", layer[0] ? layer : "the layer");
 }

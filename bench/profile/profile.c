@@ -220,6 +220,7 @@ static void add_part(table t, const ab_profiler *s, int part) {
         ab_profile_kind kind;
     } about[AB_TIMED_PARTS] = {[AB_TIMED_BATCH] = {"batch", AB_PROFILE_OTHER},
                                [AB_TIMED_WEIGHT_CASTS] = {"weight casts", AB_PROFILE_CAST},
+                               [AB_TIMED_REDUCTION] = {"reduction", AB_PROFILE_OTHER},
                                [AB_TIMED_UNSCALE] = {"unscale, clip", AB_PROFILE_UPDATE},
                                [AB_TIMED_UPDATE] = {"optimizer", AB_PROFILE_UPDATE},
                                [AB_TIMED_OTHER] = {"other", AB_PROFILE_OTHER}};
@@ -242,13 +243,12 @@ static int longest_first(const void *a, const void *b) {
 
 ab_status ab_profiler_rows(const ab_profiler *s, const ab_recipe *recipe, ab_profile *profile) {
     const ab_plan *plan = ab_cell_plan(s->cell);
-    const int64_t ranks = recipe->ranks.count > 1 ? recipe->ranks.count : 1,
-                  batches = recipe->micro_batches > 1 ? recipe->micro_batches : 1;
-    const table t = {s->cell, plan, (double)(ranks * batches), profile};
+    const table t = {s->cell, plan, (double)ab_cell_batches(s->cell), profile};
     profile->row = calloc((size_t)s->rows, sizeof *profile->row);
     if (!profile->row) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
     for (int n = 0; n < s->nodes; n++) add_node(&t, s, n);
-    for (int part = 0; part < AB_TIMED_PARTS; part++) add_part(t, s, part);
+    for (int part = 0; part < AB_TIMED_PARTS; part++)
+        if (part != AB_TIMED_REDUCTION || recipe->ranks.count > 1) add_part(t, s, part);
     profile->steps = s->steps;
     profile->step_ns = median_of(s, s->rows - 1);
     qsort(profile->row, (size_t)profile->rows, sizeof *profile->row, longest_first);

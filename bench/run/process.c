@@ -91,11 +91,17 @@ static ab_status take_event(ab_process *process, cJSON *event) {
     const struct {
         const char *name;
         cJSON **slot;
-    } slots[] = {{"start", &process->start},           {"evaluation", &process->evaluation},
-                 {"probes", &process->probes},         {"shadow", &process->shadow},
-                 {"reduction", &process->reduction},   {"replicas", &process->replicas},
-                 {"profile", &process->profile},       {"probe_cost", &process->probe_cost},
-                 {"saved_gradients", &process->saved}, {"end", &process->end}};
+    } slots[] = {{"start", &process->start},
+                 {"evaluation", &process->evaluation},
+                 {"probes", &process->probes},
+                 {"shadow", &process->shadow},
+                 {"reduction", &process->reduction},
+                 {"replicas", &process->replicas},
+                 {"profile", &process->profile},
+                 {"probe_cost", &process->probe_cost},
+                 {"saved_gradients", &process->saved},
+                 {"end", &process->end},
+                 {"communication", &process->communication}};
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(event, "event"));
     for (size_t i = 0; name && i < AB_COUNT_OF(slots); i++) {
         if (strcmp(name, slots[i].name) != 0) continue;
@@ -254,6 +260,7 @@ void ab_process_clear(ab_process *process) {
     cJSON_Delete(process->shadow);
     cJSON_Delete(process->reduction);
     cJSON_Delete(process->replicas);
+    cJSON_Delete(process->communication);
     cJSON_Delete(process->saved);
     cJSON_Delete(process->profile);
     cJSON_Delete(process->probe_cost);

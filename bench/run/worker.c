@@ -275,6 +275,14 @@ static void reduction_event(const ab_cell *cell) {
     ab_json_line_end(&line);
 }
 
+static void communication_event(const ab_cell *cell) {
+    ab_json_line line;
+    if (!ab_cell_communicates(cell)) return;
+    ab_json_line_begin(&line, stdout, "communication");
+    ab_cell_report_communication(cell, &line.sink);
+    ab_json_line_end(&line);
+}
+
 static void replicas_event(const ab_cell *cell, bool full) {
     ab_json_line line;
     if (!full || !ab_cell_checks_ranks(cell)) return;
@@ -437,6 +445,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     ab_probing_event(&probing);
     AB_TRY_GOTO(profile_event(&profiler, config, task->place == 0));
     reduction_event(cell);
+    communication_event(cell);
     replicas_event(cell, full);
     shadow_event(reference, config);
     if (full && first) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));

@@ -3,8 +3,8 @@
  *
  * Lines: {"event": "start", ...}: what was compiled and allocated; {"event": "step", ...} one per step;
  * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "reduction", ...},
- * {"event": "replicas", ...}, {"event": "saved_gradients", ...}, {"event": "end", ...},
- * of a few steps for what probing costs
+ * {"event": "replicas", ...}, {"event": "saved_gradients", ...}, {"event": "communication", ...}, {"event":
+ * "end", ...}, of a few steps for what probing costs
  * {"event": "probe_cost", "step_ns", "probe_ns"} instead of those; or {"event": "error",
  * "message", "status"} (text of the status) as the last line. */
 #ifndef AB_BENCH_RUN_WORKER_H

@@ -643,9 +643,41 @@ static ab_status add_partings(const cJSON *document, ab_grid *grid) {
     return AB_OK;
 }
 
+/* "reduce_scatter 1.2 ms, 88 KiB" */
+static void append_op(const cJSON *op, double steps, char *text, size_t size) {
+    char name[40];
+    const double kib = ab_json_number(op, "bytes_sent", 0) / steps / 1024;
+    ab_text_append(text, size, "%s%s %.3g ms", text[0] ? ", " : "", clean(op, "op", "?", name, sizeof name),
+                   ab_json_number(op, "time_ns", 0) / steps * 1e-6);
+    if (kib > 0) ab_text_append(text, size, " %.3g KiB", kib);
+}
+
+/* Adds a line for every cell whose ranks are processes: the reduction's part of a step. */
+static ab_status add_communication(const cJSON *document, ab_grid *grid) {
+    const cJSON *cell, *op;
+    int row = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        char label[LABEL_TEXT], text[400] = "";
+        const double steps = ab_json_number(cell, "communication.steps", 0),
+                     step = ab_json_number(cell, "communication.elapsed_ns", 0) / fmax(steps, 1);
+        double sum = 0;
+        label_text(grid, row++, label);
+        if (!(steps > 0) || !(step > 0)) continue;
+        cJSON_ArrayForEach(op, ab_json_at(cell, "communication.ops")) {
+            sum += ab_json_number(op, "time_ns", 0) / steps;
+            append_op(op, steps, text, sizeof text);
+        }
+        AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN,
+                        "%s: reduction %.3g of %.3g ms a step, efficiency against one rank %.0f %%: %s",
+                        label, sum * 1e-6, step * 1e-6, 100 * fmax(0, 1 - sum / step), text));
+    }
+    return AB_OK;
+}
+
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_own_scales(document, grid));
     AB_TRY(add_partings(document, grid));
+    AB_TRY(add_communication(document, grid));
     AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
                        &grid->notes));
     AB_TRY(add_grouped(document, grid, "summary.baseline_learned_reason", AB_TONE_WARN, "no certificate",

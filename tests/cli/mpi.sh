@@ -134,6 +134,24 @@ checks=$((checks + 1))
 sound=$(tr -d ' \t\n' <"$work/whole.json" | grep -o '"replicas":{"every":2,"checks":4,"ranks":3}' | wc -l)
 [ "$sound" = 2 ] || fail "not four checks a cell without a difference"
 
+# Time and bytes of the reduction: of 3 ranks each sends two thirds of the gradient to be summed and as much
+# of means (235146 fp32 values of O0, 7 steps after the first); gaps between tensors are less than 1 %.
+checks=$((checks + 1))
+sent=$(tr -d ' \t\n' <"$work/whole.json" | grep -o '"op":"[a-z_]*","time_ns":[0-9]*,"bytes_sent":[0-9]*')
+tr '":,' '   ' <<<"$sent" |
+    awk -v whole=$((235146 * 4 * 2 / 3 * 7)) '($2 == "reduce_scatter" || $2 == "all_gather") && seen++ < 2 {
+        bad += $6 < whole * 0.99 || $6 > whole * 1.01 }
+        END { exit seen != 4 || bad }' || fail "not the bytes of a reduction: $sent"
+mpi "$last" 2 "${common[@]}" --ranks mpi --profile --out "$work/profile.json"
+expect_text "$work/out" "efficiency against one rank" "the table of ranks that are processes"
+expect_text "$work/profile.json" '"reduction"' "the profile of ranks that are processes"
+mpi "$last" 1 "${common[@]}" --ranks mpi --out "$work/one.json"
+run --levels O2 --net mlp --data synthetic --batch 4 --steps $steps --rounds 1 --threads 1 --no-floor \
+    --eval-limit 4 --quiet --no-plots --out "$work/alone.json"
+checks=$((checks + 1))
+[ "$(digests "$work/one.json")" = "$(digests "$work/alone.json")" ] ||
+    fail "one rank is not a run without ranks"
+
 # Ranks that were started with other options.
 timeout 120 "mpirun.$first" -n 1 "$AMPBENCH" "${common[@]}" --ranks mpi --out "$work/none.json" : \
     -n 1 "$AMPBENCH" "${common[@]}" --ranks mpi --lr 0.5 >"$work/out" 2>"$work/err" </dev/null

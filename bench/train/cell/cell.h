@@ -60,6 +60,15 @@ void ab_cell_report_reduction(const ab_cell *cell, ab_probe_sink *sink);
 /* Whether there is something to report. */
 bool ab_cell_has_reduction(const ab_cell *cell);
 
+/* Batches that this process runs in a step: micro-batches, of all ranks where they are simulated. */
+int64_t ab_cell_batches(const ab_cell *cell);
+
+/* Ranks that are processes: where the time of the reduction went so far, and what this rank sent: "steps",
+ * "ops". */
+void ab_cell_report_communication(const ab_cell *cell, ab_probe_sink *sink);
+/* Whether there is something to report. */
+bool ab_cell_communicates(const ab_cell *cell);
+
 /* Ranks that are processes: compares the checksums of all ranks' trained weights (fp32 masters where there
  * are any), bit by bit of every rank's own copy, if that is due after the step that just ended
  * (recipe.ranks.check_every). All ranks must call it after every step. */

@@ -138,6 +138,32 @@ out:
     return status;
 }
 
+/* ---- ranks that are processes ------------------------------------------------------------------ */
+
+int64_t ab_cell_batches(const ab_cell *cell) {
+    return cell->position.micro_batches * (ab_rank_link_is_open() ? 1 : cell->position.ranks);
+}
+
+bool ab_cell_communicates(const ab_cell *cell) { return cell->ranks.traffic.steps > 0; }
+
+void ab_cell_report_communication(const ab_cell *cell, ab_probe_sink *sink) {
+    static const char *const names[AB_TRAFFIC_OPS] = {"pack",       "notes",     "reduce_scatter", "sum",
+                                                      "all_gather", "allreduce", "unpack"};
+    const ab_rank_traffic *traffic = &cell->ranks.traffic;
+    sink->integer(sink, "steps", traffic->steps);
+    sink->integer(sink, "elapsed_ns", traffic->elapsed);
+    sink->begin_array(sink, "ops");
+    for (int op = 0; op < AB_TRAFFIC_OPS; op++) {
+        if (traffic->ns[op] == 0) continue;
+        sink->begin_object(sink, NULL);
+        sink->text(sink, "op", names[op]);
+        sink->integer(sink, "time_ns", traffic->ns[op]);
+        sink->integer(sink, "bytes_sent", traffic->bytes[op]);
+        sink->end(sink);
+    }
+    sink->end(sink);
+}
+
 /* ---- what the reduction did ------------------------------------------------------------------ */
 
 bool ab_cell_has_reduction(const ab_cell *cell) { return cell->ranks.count_of != NULL; }

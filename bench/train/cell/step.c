@@ -157,7 +157,9 @@ static ab_status run_rank(ab_cell *cell, bool noted, float *loss, double *sum, u
         *sum += (double)*loss;
         if (at->ranks > 1) cell->ranks.loss[at->rank * at->micro_batches + at->micro] = (double)*loss;
     }
-    return at->ranks > 1 ? ab_rank_gradients_keep(&cell->ranks, at->rank) : AB_OK;
+    const ab_status status = at->ranks > 1 ? ab_rank_gradients_keep(&cell->ranks, at->rank) : AB_OK;
+    if (at->ranks > 1) ab_step_times_part(cell->walk.times, AB_TIMED_REDUCTION);
+    return status;
 }
 
 /* The other ranks, as replicas of the first: their running statistics are lost, as torch's DDP broadcasts
@@ -230,6 +232,7 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
             AB_TRY(ab_rank_link_is_open() ? meet_other_ranks(cell, &sum)
                                           : run_other_ranks(cell, noted, loss, &sum, overflows));
     }
+    if (at->ranks > 1) ab_step_times_part(cell->walk.times, AB_TIMED_REDUCTION);
     const float mean = (float)(sum / (double)batches);
     if (batches > 1) *loss = isnan(mean) ? NAN : mean;
     return AB_OK;

@@ -21,6 +21,7 @@ typedef enum ab_timed_pass {
 typedef enum ab_timed_part {
     AB_TIMED_BATCH,        /* samples read into the input tensors */
     AB_TIMED_WEIGHT_CASTS, /* half copies of fp32 weights */
+    AB_TIMED_REDUCTION,    /* gradients of ranks: kept, sent, summed */
     AB_TIMED_UNSCALE,      /* gradients unscaled, checked, clipped; loss scaler */
     AB_TIMED_UPDATE,       /* optimizer */
     AB_TIMED_OTHER,        /* loss, accuracy, statistics of every step */

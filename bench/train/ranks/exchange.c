@@ -1,11 +1,13 @@
 /* Gradients of ranks that are processes: contributions to each share go to the rank that adds them, means
  * come back. Every rank adds with the code of the simulation. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench/train/ranks/rank_gradients.h"
 
 #include "kernels/format/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ALIGNED = 64 };
 
@@ -91,10 +93,31 @@ static size_t contribution_of(const ab_rank_layout *l, int r) {
     return l->others + (size_t)r * l->other_bytes + at % ALIGNED;
 }
 
+/* ---- time and bytes ---------------------------------------------------------------------------- */
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The time since *since was of this op. */
+static void count(ab_rank_gradients *g, ab_traffic_op op, int64_t *since) {
+    const int64_t now = now_ns();
+    g->traffic.ns[op] += now - *since;
+    *since = now;
+}
+
+static void count_bytes(ab_rank_gradients *g, ab_traffic_op op, const ab_link_part part[]) {
+    for (int r = 0; r < g->layout.ranks; r++)
+        if (r != g->layout.rank) g->traffic.bytes[op] += part[r].send_bytes;
+}
+
 /* ---- transfers ------------------------------------------------------------------------------- */
 
 ab_status ab_rank_exchange_keep(ab_rank_gradients *g) {
     unsigned char *memory;
+    int64_t since = now_ns();
     AB_TRY(ab_rank_link_memory(g->layout.bytes, &memory));
     for (int i = 0; i < g->gradients->trained->count; i++) {
         const ab_reduction reduction = ab_rank_reduction_of(g, i);
@@ -103,6 +126,7 @@ ab_status ab_rank_exchange_keep(ab_rank_gradients *g) {
         ab_reduce_send(&reduction, g->recipe->count, g->sum, g->sum, n);
         ab_narrow(memory + g->layout.own + g->layout.byte[i], sent_format(g, i), g->sum, n);
     }
+    count(g, AB_TRAFFIC_PACK, &since);
     return AB_OK;
 }
 
@@ -120,6 +144,7 @@ static ab_status exchange_notes(ab_rank_gradients *g, unsigned char *memory) {
                                  .receive_at = (int64_t)(l->note_bytes * (size_t)r),
                                  .receive_bytes = (int64_t)l->note_bytes};
     AB_TRY(ab_rank_link_exchange(part, l->ranks));
+    count_bytes(g, AB_TRAFFIC_NOTES, part);
     g->correct = g->score = 0;
     for (int r = 0; r < l->ranks; r++) {
         int64_t theirs[NOTE_NUMBERS];
@@ -136,24 +161,28 @@ static ab_status exchange_notes(ab_rank_gradients *g, unsigned char *memory) {
 }
 
 /* This rank's gradients to the ranks that add them, theirs to here. */
-static ab_status scatter(const ab_rank_layout *l) {
+static ab_status scatter(ab_rank_gradients *g) {
+    const ab_rank_layout *l = &g->layout;
     ab_link_part part[AB_RANKS_MOST] = {{0}};
     for (int r = 0; r < l->ranks; r++)
         part[r] = (ab_link_part){.send_at = (int64_t)(l->own + l->share_at[r]),
                                  .send_bytes = (int64_t)(l->share_end[r] - l->share_at[r]),
                                  .receive_at = (int64_t)contribution_of(l, r),
                                  .receive_bytes = (int64_t)(l->share_end[l->rank] - l->share_at[l->rank])};
+    count_bytes(g, AB_TRAFFIC_SCATTER, part);
     return ab_rank_link_exchange(part, l->ranks);
 }
 
 /* Means of this rank's share to all, theirs to here, in place of this rank's gradients. */
-static ab_status gather(const ab_rank_layout *l) {
+static ab_status gather(ab_rank_gradients *g) {
+    const ab_rank_layout *l = &g->layout;
     ab_link_part part[AB_RANKS_MOST] = {{0}};
     for (int r = 0; r < l->ranks; r++)
         part[r] = (ab_link_part){.send_at = (int64_t)(l->own + l->share_at[l->rank]),
                                  .send_bytes = (int64_t)(l->share_end[l->rank] - l->share_at[l->rank]),
                                  .receive_at = (int64_t)(l->own + l->share_at[r]),
                                  .receive_bytes = (int64_t)(l->share_end[r] - l->share_at[r])};
+    count_bytes(g, AB_TRAFFIC_GATHER, part);
     return ab_rank_link_exchange(part, l->ranks);
 }
 
@@ -178,32 +207,47 @@ static ab_status reduce_item(ab_rank_gradients *g, int item, unsigned char *memo
 }
 
 static ab_status reduce_own_share(ab_rank_gradients *g, unsigned char *memory) {
-    AB_TRY(scatter(&g->layout));
+    int64_t since = now_ns();
+    AB_TRY(scatter(g));
+    count(g, AB_TRAFFIC_SCATTER, &since);
     for (int i = 0; i < g->gradients->trained->count; i++) AB_TRY(reduce_item(g, i, memory));
-    return gather(&g->layout);
+    count(g, AB_TRAFFIC_SUM, &since);
+    AB_TRY(gather(g));
+    count(g, AB_TRAFFIC_GATHER, &since);
+    return AB_OK;
 }
 
 /* MPI's own sum. Gradients are placed with gaps: one by one. */
 static ab_status reduce_by_library(ab_rank_gradients *g, unsigned char *memory) {
+    int64_t since = now_ns();
     for (int i = g->gradients->trained->count - 1; i >= 0; i--) {
         const ab_reduction reduction = ab_rank_reduction_of(g, i);
         const int64_t n = ab_tensor_count(tensor_of(g, i));
         const size_t at = g->layout.own + g->layout.byte[i];
         AB_TRY(ab_rank_link_allreduce(at, (size_t)n));
         ab_reduce_finish(&reduction, g->recipe->count, (float *)(void *)(memory + at), n);
+        g->traffic.bytes[AB_TRAFFIC_ALLREDUCE] += n * (int64_t)sizeof(float);
     }
+    count(g, AB_TRAFFIC_ALLREDUCE, &since);
     return AB_OK;
 }
 
 ab_status ab_rank_exchange_reduce(ab_rank_gradients *g) {
     unsigned char *memory;
+    int64_t since = now_ns();
     AB_TRY(ab_rank_link_memory(g->layout.bytes, &memory));
     AB_TRY(exchange_notes(g, memory));
+    count(g, AB_TRAFFIC_NOTES, &since);
     AB_TRY(g->recipe->reduction.scheme->reduce ? reduce_own_share(g, memory) : reduce_by_library(g, memory));
+    since = now_ns();
     for (int i = 0; i < g->gradients->trained->count; i++) {
         ab_widen(g->sum, memory + g->layout.own + g->layout.byte[i], sent_format(g, i),
                  ab_tensor_count(tensor_of(g, i)));
         AB_TRY(ab_tensor_write(tensor_of(g, i), g->sum));
     }
+    count(g, AB_TRAFFIC_UNPACK, &since);
+    if (g->traffic.since == 0) g->traffic = (ab_rank_traffic){.since = since, .steps = -1};
+    g->traffic.elapsed = since - g->traffic.since;
+    g->traffic.steps++;
     return AB_OK;
 }

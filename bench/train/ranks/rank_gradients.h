@@ -25,6 +25,24 @@ typedef struct ab_rank_layout {
     size_t note_bytes, own, others, other_bytes, bytes;
 } ab_rank_layout;
 
+/* Parts of a reduction over processes. */
+typedef enum ab_traffic_op {
+    AB_TRAFFIC_PACK,      /* gradients into the format of the wire */
+    AB_TRAFFIC_NOTES,     /* losses and counts; here a rank waits for slower ones */
+    AB_TRAFFIC_SCATTER,   /* contributions to the ranks that add them */
+    AB_TRAFFIC_SUM,       /* this rank's share */
+    AB_TRAFFIC_GATHER,    /* means to all */
+    AB_TRAFFIC_ALLREDUCE, /* the MPI library's, in place of the last three */
+    AB_TRAFFIC_UNPACK,    /* means into the gradient tensors */
+    AB_TRAFFIC_OPS
+} ab_traffic_op;
+
+/* Of this process, over the steps after the first one. */
+typedef struct ab_rank_traffic {
+    int64_t since, elapsed; /* ns: when the first step's reduction ended; from then to the last one's end */
+    int64_t steps, ns[AB_TRAFFIC_OPS], bytes[AB_TRAFFIC_OPS]; /* bytes that were sent to others */
+} ab_rank_traffic;
+
 typedef struct ab_rank_gradients {
     const ab_rank_recipe *recipe;  /* borrowed */
     const ab_gradients *gradients; /* borrowed: item[].from are the tensors that are sent */
@@ -35,6 +53,7 @@ typedef struct ab_rank_gradients {
     double *loss;                  /* [ranks][micro-batches], for the mean; owned */
     int64_t correct, score; /* rows of logits: right ones, all; of this process, after reduce of all ranks */
     ab_rank_layout layout;
+    ab_rank_traffic traffic; /* of processes */
     /* What the reduction did, of simulated ranks: overflows of every step, the rest of steps that are
      * counted. */
     bool counts, noted; /* set by the caller before the ranks' passes: a counted step; not a repeated one */

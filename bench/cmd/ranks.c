@@ -7,6 +7,7 @@
 #include "kernels/core/log.h"
 #include "kernels/core/number.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/power_range.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/files/lock.h"
@@ -188,15 +189,23 @@ static ab_status add_count(ab_ranks_question *q, double value) {
     return AB_OK;
 }
 
-/* "64", or "8..65536": 8, 16, ..., 65536. */
-static ab_status add_counts(ab_ranks_question *q, char *word) {
-    char *dots = strstr(word, "..");
-    double low, high;
-    if (dots) *dots = '\0';
-    AB_TRY(parse_number("--ranks", word, 1, MOST_RANKS, &low));
-    high = low;
-    if (dots) AB_TRY(parse_number("--ranks", dots + 2, low, MOST_RANKS, &high));
-    for (double value = low; value <= high; value *= 2) AB_TRY(add_count(q, value));
+/* "64", "2^6", or "8..65536": 8, 16, ..., 65536. */
+static ab_status add_counts(ab_ranks_question *q, const char *word) {
+    ab_power_range range = {.count = 0};
+    double value;
+    if (!ab_power_range_is(word)) {
+        AB_TRY(parse_number("--ranks", word, 1, MOST_RANKS, &value));
+        return add_count(q, value);
+    }
+    const char *rest = ab_power_range_parse(word, &range);
+    if (!rest || rest[0])
+        return ab_fail(AB_USAGE, "--ranks: expected a range of powers of 2 such as 8..65536, found '%s'",
+                       ab_text_brief(word, 40));
+    for (int i = 0; i < range.count; i++) {
+        char item[AB_POWER_RANGE_ITEM];
+        AB_TRY(parse_number("--ranks", ab_power_range_item(&range, i, item), 1, MOST_RANKS, &value));
+        AB_TRY(add_count(q, value));
+    }
     return AB_OK;
 }
 

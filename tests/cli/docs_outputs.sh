@@ -3,7 +3,7 @@
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 mkdir -p "$work/tree/scripts"
-cp "$AMPBENCH_SOURCE/scripts/doc-outputs" "$work/tree/scripts"
+cp -r "$AMPBENCH_SOURCE/scripts/doc-outputs" "$AMPBENCH_SOURCE/scripts/outputs" "$work/tree/scripts"
 cp "$AMPBENCH_SOURCE/README.md" "$work/tree"
 cp -r "$AMPBENCH_SOURCE/docs" "$work/tree"
 program=$(realpath "$AMPBENCH")
@@ -16,8 +16,9 @@ expect_rc 0 "outputs in the documentation: $(head -c 1500 "$work/out")"
 checks=$((checks + 1))
 blocks=$(cat "$work"/tree/README.md "$work"/tree/docs/*.md "$work"/tree/docs/*/*.md |
     grep -c '^<!-- output: made by scripts/doc-outputs')
-[ "$blocks" -ge 2 ] || fail "only $blocks outputs are made by scripts/doc-outputs"
-rm -r "$work/tree/docs/ci"
+[ "$blocks" -ge 5 ] || fail "only $blocks outputs are made by scripts/doc-outputs"
+rm -r "$work/tree/docs/ci" "$work/tree/docs/ranks.md"
+: >"$work/tree/README.md"
 sed -i 's/the loss scale is so high/the loss scale is too low/' "$work/tree/docs/diagnose.md"
 check
 expect_rc 1 "a changed output"

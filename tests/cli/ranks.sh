@@ -60,6 +60,13 @@ refused() {
 header "$work/short.npy" 2
 printf '\0\0\0\0\0\0\0\0' >>"$work/short.npy"
 refused "at least 2 files" "$work/g0.npy"
+refused "expected a range of powers of 2 such as 8..65536, found '6..48'" "${files[@]}" --ranks 6..48
+refused "expected a number from 1 to" "${files[@]}" --ranks 8..2^40
+run ranks "${files[@]}" --ranks 8,64
+cp "$work/out" "$work/listed"
+run ranks "${files[@]}" --ranks 2^3..2^6:3
+expect_rc 0 "a range of every third power"
+cmp -s "$work/out" "$work/listed" || fail "2^3..2^6:3 is not 8,64"
 refused "expected shape [256]" "$work/g0.npy" "$work/short.npy"
 refused "cannot open" "$work/g0.npy" "$work/none.npy"
 refused "nearest: ring" "${files[@]}" --reduce rign

@@ -41,13 +41,22 @@ static bool has_skips(const ab_diagnosis *d) {
     return d->found.facts.skip.dynamic && d->found.facts.skip.skipped > 0;
 }
 
+/* The id of the cell that told the story first; NULL: none has. */
+static const char *teller(const cJSON *told, const char *story) {
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, told) {
+        if (strcmp(cell->string, story) == 0) return cell->valuestring;
+    }
+    return NULL;
+}
+
 ab_status ab_stories_find(ab_stories *stories, const ab_diagnosis *d, const char **first) {
     char *story;
     *first = NULL;
     if (has_skips(d)) return AB_OK;
     AB_TRY(write_story(d, &story));
     if (!stories->told) stories->told = cJSON_CreateObject();
-    *first = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(stories->told, story));
+    *first = teller(stories->told, story);
     const bool kept =
         *first || cJSON_AddStringToObject(stories->told, story, ab_json_text(d->found.facts.cell, "id", "?"));
     free(story);

@@ -23,8 +23,6 @@ static const char *const left_out[] = {
     "bench/inspect/",           /* its own document, written and read there */
     "reports/inspect/",         /* the same */
     "bench/run/process.c",      /* events of a worker: bench/run/worker.c */
-    "bench/sweep/",             /* lines between the machines of a sweep */
-    "reports/diagnose/story.c", /* an object of its own, by text */
 };
 
 static rp_lint lint;

@@ -14,15 +14,15 @@
 
 /* Documents of these have no schema here, or are read key by key on purpose. */
 static const char *const left_out[] = {
-    "reports/record/json.c",    /* the look-ups themselves */
-    "reports/record/schema.c",  /* reads schemas */
-    "bench/nets/",              /* networks: bench/nets/net.h says their keys */
-    "bench/tensorfile/",        /* other programs' files */
-    "bench/opdoc/",             /* the text of the op reference */
-    "reports/record/ranks.c",   /* adds up what two records have */
-    "bench/inspect/",           /* its own document, written and read there */
-    "reports/inspect/",         /* the same */
-    "bench/run/process.c",      /* events of a worker: bench/run/worker.c */
+    "reports/record/json.c",   /* the look-ups themselves */
+    "reports/record/schema.c", /* reads schemas */
+    "bench/nets/",             /* networks: bench/nets/net.h says their keys */
+    "bench/tensorfile/",       /* other programs' files */
+    "bench/opdoc/",            /* the text of the op reference */
+    "reports/record/ranks.c",  /* adds up what two records have */
+    "bench/inspect/",          /* its own document, written and read there */
+    "reports/inspect/",        /* the same */
+    "bench/run/process.c",     /* events of a worker: bench/run/worker.c */
 };
 
 static rp_lint lint;

@@ -33,6 +33,7 @@ expect_text "$work/out" "To fix, in this order:" "gpu-check with a failure"
 first="  1. test_gpu_ops_activations: status 1: [  ERROR   ] --- gelu out[3] is 1"
 expect_text "$work/out" "$first" "the first thing to fix"
 expect_text "$work/check/gpu-check.json" '"graphs-are-equal"' "gpu-check's JSON"
+expect_text "$work/out" "skipped  compute-sanitizer (0 s): needs a GPU" "what a rehearsal cannot run"
 [ "$(grep -v env "$work/calls" | head -n 1)" = "test_gpu_device " ] || fail "memory is not the first test"
 # called again: what is done is not repeated, what failed is
 : >"$work/calls"

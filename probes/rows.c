@@ -71,6 +71,11 @@ static void update(void *state, const ab_update_block *block) {
     }
 }
 
+static void counted(void *state, int param, const ab_update_counts *counts) {
+    rows *r = state;
+    for (int64_t i = 0; i < counts->rows; i++) raise_to(&r->largest[param][i], counts->largest[i]);
+}
+
 static void step_end(void *state, int64_t step) {
     (void)step;
     ((rows *)state)->steps++;
@@ -116,6 +121,8 @@ const ab_probe_kind ab_probe_rows = {
     .create = create,
     .destroy = destroy,
     .update = update,
+    .counted = counted,
+    .rows = true,
     .step_end = step_end,
     .report = report,
 };

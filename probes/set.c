@@ -112,6 +112,7 @@ static bool asks(void *context, int64_t taken, ab_update_question *question) {
                                      .correction = 1 - pow(optimizer->beta2, (double)taken),
                                      .eps2 = optimizer->eps * optimizer->eps,
                                      .decay = optimizer->weight_decay};
+    for (int p = 0; p < set->count; p++) question->rows = question->rows || set->kind[p]->rows;
     return true;
 }
 

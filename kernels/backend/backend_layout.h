@@ -218,7 +218,8 @@ AB_BEGIN_DECLS
     FIELD(ab_update_question, beta2, correction)                                                             \
     FIELD(ab_update_question, correction, eps2)                                                              \
     FIELD(ab_update_question, eps2, decay)                                                                   \
-    LAST(ab_update_question, decay)                                                                          \
+    FIELD(ab_update_question, decay, rows)                                                                   \
+    LAST(ab_update_question, rows)                                                                          \
     FIRST(ab_update_counts, count)                                                                           \
     FIELD(ab_update_counts, count, lr)                                                                       \
     FIELD(ab_update_counts, lr, terms)                                                                       \
@@ -227,7 +228,11 @@ AB_BEGIN_DECLS
     FIELD(ab_update_counts, run, ratio)                                                                      \
     FIELD(ab_update_counts, ratio, size)                                                                     \
     FIELD(ab_update_counts, size, size_lost)                                                                 \
-    LAST(ab_update_counts, size_lost)                                                                        \
+    FIELD(ab_update_counts, size_lost, rows)                                                                 \
+    FIELD(ab_update_counts, rows, largest)                                                                   \
+    FIELD(ab_update_counts, largest, weight)                                                                 \
+    FIELD(ab_update_counts, weight, state)                                                                   \
+    LAST(ab_update_counts, state)                                                                        \
     FIRST(ab_reductions, extremes)                                                                           \
     FIELD(ab_reductions, extremes, places)                                                                   \
     FIELD(ab_reductions, places, row_sums)                                                                   \

@@ -73,11 +73,14 @@ typedef struct ab_update_sums {
     float before, grad, after, stored; /* of that element */
 } ab_update_sums;
 
+struct ab_census;
+
 /* What to count, and the constants that it is counted with. */
 typedef struct ab_update_question {
     unsigned terms;                        /* bit t: the update has term t */
     int second_moment;                     /* index of the state that averages squares; -1: none */
     double beta2, correction, eps2, decay; /* of the second moment: 1 - beta2^t, eps^2, weight decay */
+    bool rows;                             /* the largest gradient of each row is wanted */
 } ab_update_question;
 
 /* The counts of one parameter. */
@@ -89,6 +92,10 @@ typedef struct ab_update_counts {
     ab_update_sums *run;       /* [runs] */
     uint32_t ratio[AB_RATIOS]; /* of the elements in the histograms */
     int64_t size[AB_SIZES], size_lost[AB_SIZES];
+    int64_t rows;      /* of a weight with two or more dimensions, where wanted; else 0 */
+    uint32_t *largest; /* [rows]: bits of the largest finite magnitude of the row's gradients; 0: none */
+    /* Censuses of the weight and the states after the update, before they are stored; NULL: not wanted. */
+    struct ab_census *weight, *state[AB_UPDATE_MAX_STATES];
 } ab_update_counts;
 
 /* Number of runs of a parameter of `count` elements. */

@@ -14,7 +14,7 @@
 AB_BEGIN_DECLS
 
 enum {
-    AB_DEVICE_ABI = 8
+    AB_DEVICE_ABI = 9
 }; /* increment when this struct, kernels/backend/backend.h or what they point to changes */
 
 /* One fact about a device, for the record: "driver_version", "13.0". text is NULL if the value is unknown. */

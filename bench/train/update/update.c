@@ -6,6 +6,7 @@
 #include "bench/train/optim/ema.h"
 #include "bench/train/update/optim_device.h"
 #include "kernels/backend/fallback.h"
+#include "kernels/census/census.h"
 #include "kernels/core/text.h"
 
 #include <math.h>
@@ -129,27 +130,73 @@ static ab_status run_on_host(const ab_weight_update *u, const param_step *step) 
     return AB_OK;
 }
 
+/* Whether a census is all that observers want of a tensor. */
+static bool is_censused(const ab_observation *o, int id) {
+    return id < 0 || (o->observer->counts && o->observer->counts(o->observer, id));
+}
+
 /* Whether the device can count what the watch wants of an update. */
 static bool is_counted(const ab_weight_update *u, const param_step *step, ab_update_question *question) {
     const ab_watch *watch = &u->observation->watch;
-    const bool values = watch->roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE);
-    if (!u->memory->backend->reductions || values || !watch->asks || !watch->counted) return false;
+    bool censused = is_censused(u->observation, step->ids->weight);
+    for (int i = 0; i < u->optimizer->states; i++)
+        censused = censused && is_censused(u->observation, step->ids->state[i]);
+    if (!u->memory->backend->reductions || !censused || !watch->asks || !watch->counted) return false;
     if (!watch->asks(watch->context, step->taken, question)) return false;
     question->terms = ab_optimizer_term_set(u->optimizer, &step->config, step->taken);
     return true;
+}
+
+/* Room for what is counted of one parameter. */
+typedef struct counting {
+    ab_update_counts counts;
+    ab_census *census; /* [1 + states] */
+} counting;
+
+static void counting_fini(counting *c) {
+    free(c->counts.run);
+    free(c->counts.largest);
+    free(c->census);
+}
+
+static ab_status counting_init(counting *c, const ab_weight_update *u, const param_step *step,
+                               const ab_update_question *question) {
+    const ab_shape *shape = &step->item->weight->shape;
+    const int64_t count = ab_shape_count(shape), runs = ab_update_runs(count);
+    const int states = u->optimizer->states;
+    c->counts = (ab_update_counts){.count = count, .lr = step->config.lr, .runs = runs};
+    c->counts.rows = question->rows && shape->ndim > 1 ? shape->dim[0] : 0;
+    c->counts.run = malloc((size_t)runs * sizeof *c->counts.run);
+    c->counts.largest = malloc(((size_t)c->counts.rows + 1) * sizeof *c->counts.largest);
+    c->census = malloc((size_t)(1 + states) * sizeof *c->census);
+    if (!c->counts.run || !c->counts.largest || !c->census) {
+        counting_fini(c);
+        return ab_fail(AB_NO_MEMORY, "counting an update: out of memory");
+    }
+    c->counts.weight = step->ids->weight >= 0 ? &c->census[0] : NULL;
+    for (int i = 0; i < states; i++) c->counts.state[i] = step->ids->state[i] >= 0 ? &c->census[1 + i] : NULL;
+    return AB_OK;
+}
+
+static void tell_censuses(const ab_weight_update *u, const param_step *step, const ab_update_counts *counts) {
+    ab_observer *observer = u->observation->observer;
+    if (counts->weight) observer->count(observer, step->ids->weight, counts->weight);
+    for (int i = 0; i < u->optimizer->states; i++)
+        if (counts->state[i]) observer->count(observer, step->ids->state[i], counts->state[i]);
 }
 
 /* Runs the device's formula and passes its counts to the watch. */
 static ab_status run_counted(const ab_weight_update *u, const param_step *step, int kind,
                              const ab_update_row *row, const ab_update_question *question) {
     const ab_watch *watch = &u->observation->watch;
-    const int64_t count = ab_tensor_count(step->item->weight), runs = ab_update_runs(count);
-    ab_update_counts counts = {.count = count, .lr = step->config.lr, .runs = runs};
-    counts.run = malloc((size_t)runs * sizeof *counts.run);
-    if (!counts.run) return ab_fail(AB_NO_MEMORY, "counting an update: out of memory");
-    ab_status status = u->memory->backend->reductions->update(step->item, kind, row, question, &counts);
-    if (status == AB_OK) watch->counted(watch->context, step->place, &counts);
-    free(counts.run);
+    counting c;
+    AB_TRY(counting_init(&c, u, step, question));
+    ab_status status = u->memory->backend->reductions->update(step->item, kind, row, question, &c.counts);
+    if (status == AB_OK) {
+        tell_censuses(u, step, &c.counts);
+        watch->counted(watch->context, step->place, &c.counts);
+    }
+    counting_fini(&c);
     return status;
 }
 

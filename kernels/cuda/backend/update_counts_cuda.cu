@@ -15,8 +15,12 @@ namespace {
 struct counted_update {
     ab_span weight, grad, state[AB_UPDATE_MAX_STATES], model; // data null if absent
     int64_t n;
-    int kind, precision, smallest; // of the weight's format: digits, and least exponent plus 127
-    int64_t stride;                // of the elements in the histograms
+    ab_span
+        shown[1 + AB_UPDATE_MAX_STATES]; // weight and states before they are stored; data null if unwanted
+    unsigned *largest;                   // per row; null if unwanted
+    int64_t width;                       // of a row
+    int kind, precision, smallest;       // of the weight's format: digits, and least exponent plus 127
+    int64_t stride;                      // of the elements in the histograms
     ab_update_row row;
     ab_update_question question;
 };
@@ -71,8 +75,10 @@ __device__ static void update_element(const counted_update &u, int64_t i, elemen
     ab_f_update(u.kind, u.row.value, e->grad, &e->after, e->made);
     for (int k = 0; k < AB_UPDATE_MAX_STATES; k++) {
         e->kept[k] = rounded(e->made[k], u.state[k].type);
+        if (u.shown[1 + k].data) ab_store(u.shown[1 + k].data, AB_ELEMENT_F32, i, e->made[k]);
         if (u.state[k].data) ab_store(u.state[k].data, u.state[k].type, i, e->made[k]);
     }
+    if (u.shown[0].data) ab_store(u.shown[0].data, AB_ELEMENT_F32, i, e->after);
     e->stored = rounded(e->after, u.weight.type);
     ab_store(u.weight.data, u.weight.type, i, e->after);
     if (u.model.data) ab_store(u.model.data, u.model.type, i, e->after);
@@ -241,6 +247,28 @@ __device__ static void find_ill(const element *e, int64_t first, shared_sums *sh
     }
 }
 
+__device__ static unsigned finite_magnitude(float x) {
+    const unsigned magnitude = ab_bits_of(x) & 0x7fffffffu;
+    return magnitude < 0x7f800000u ? magnitude : 0;
+}
+
+// The largest gradient of each row: of a block within one row by one thread of each warp.
+__device__ static void find_largest(const counted_update &u, const element *e, int64_t first, int n) {
+    const bool one_row = first / u.width == (first + n - 1) / u.width;
+    unsigned most = 0;
+    for (int k = 0; k < EACH; k++) {
+        const unsigned own = e[k].there ? finite_magnitude(e[k].grad) : 0;
+        most = own > most ? own : most;
+        if (!one_row && own) atomicMax(&u.largest[(first + k * THREADS + threadIdx.x) / u.width], own);
+    }
+    if (!one_row) return;
+    for (int by = 16; by > 0; by /= 2) {
+        const unsigned other = __shfl_xor_sync(0xffffffffu, most, by);
+        most = other > most ? other : most;
+    }
+    if (threadIdx.x % 32 == 0 && most) atomicMax(&u.largest[first / u.width], most);
+}
+
 // sums[block]: all zeros.
 __global__ static void update_counted(counted_update u, ab_update_sums *sums, histograms *in) {
     __shared__ shared_sums shared;
@@ -261,6 +289,7 @@ __global__ static void update_counted(counted_update u, ab_update_sums *sums, hi
     sum_moved(e, n, &shared, &to->moved);
     if (u.question.second_moment >= 0) judge_moment(u, e, n, &shared, &to->moment);
     count_subnormals(u, e, to);
+    if (u.largest) find_largest(u, e, first, n);
     find_ill(e, first, &shared, to);
 }
 
@@ -318,19 +347,51 @@ static ab_status launch(const counted_update &u, ab_update_sums *sums, ab_update
     return ab_cuda_launched("sum_runs");
 }
 
+static ab_census *wanted(const ab_update_counts *counts, int k) {
+    return k == 0 ? counts->weight : counts->state[k - 1];
+}
+
+// fp32 memory for the values that are censused.
+static ab_status make_shown(const ab_update_counts *counts, counted_update *u) {
+    int all = 0, next = 0;
+    float *values;
+    for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++) all += wanted(counts, k) != nullptr;
+    if (all == 0) return AB_OK;
+    AB_TRY(ab_cuda_observed_values(all * u->n, &values));
+    for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++)
+        if (wanted(counts, k)) u->shown[k] = ab_cuda_span_of(values + next++ * u->n, AB_ELEMENT_F32);
+    return AB_OK;
+}
+
+static ab_status count_shown_values(const counted_update &u, const ab_update_counts *counts) {
+    for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++)
+        if (wanted(counts, k)) AB_TRY(ab_cuda_count_values(u.shown[k], u.n, wanted(counts, k)));
+    return AB_OK;
+}
+
 ab_status ab_cuda_update_counted(const ab_update_item *item, int kind, const ab_update_row *row,
                                  const ab_update_question *question, ab_update_counts *counts) {
-    const counted_update u = update_of(item, kind, row, question);
+    counted_update u = update_of(item, kind, row, question);
+    const size_t row_bytes = static_cast<size_t>(counts->rows) * sizeof(unsigned);
     const size_t blocks = blocks_of(u.n, AB_UPDATE_BLOCK), runs = static_cast<size_t>(ab_update_runs(u.n));
     cudaStream_t stream = ab_cuda_context()->stream;
     histograms host;
     void *block;
     if (ab_f_needs_norms(kind) || !all_known(u) || u.n == 0)
         return ab_fail(AB_UNAVAILABLE, "no counted CUDA update of this kind");
-    AB_TRY(ab_cuda_kept(AB_CUDA_COUNTS, sizeof host + (blocks + runs) * sizeof(ab_update_sums), &block));
+    AB_TRY(ab_cuda_kept(AB_CUDA_COUNTS, sizeof host + (blocks + runs) * sizeof(ab_update_sums) + row_bytes,
+                        &block));
     histograms *in = static_cast<histograms *>(block);
     ab_update_sums *sums = reinterpret_cast<ab_update_sums *>(in + 1), *run = sums + blocks;
+    AB_TRY(make_shown(counts, &u));
+    if (counts->rows > 0) {
+        u.largest = reinterpret_cast<unsigned *>(run + runs);
+        u.width = u.n / counts->rows;
+        AB_CUDA_TRY(cudaMemsetAsync(u.largest, 0, row_bytes, stream));
+    }
     AB_TRY(launch(u, sums, run, in));
+    if (counts->rows > 0)
+        AB_CUDA_TRY(cudaMemcpyAsync(counts->largest, u.largest, row_bytes, cudaMemcpyDeviceToHost, stream));
     AB_CUDA_TRY(cudaMemcpyAsync(&host, in, sizeof host, cudaMemcpyDeviceToHost, stream));
     AB_CUDA_TRY(cudaMemcpyAsync(counts->run, run, runs * sizeof *run, cudaMemcpyDeviceToHost, stream));
     AB_CUDA_TRY(cudaStreamSynchronize(stream));
@@ -340,5 +401,5 @@ ab_status ab_cuda_update_counted(const ab_update_item *item, int kind, const ab_
         counts->size[i] = static_cast<int64_t>(host.size[i]);
         counts->size_lost[i] = static_cast<int64_t>(host.size_lost[i]);
     }
-    return AB_OK;
+    return count_shown_values(u, counts);
 }

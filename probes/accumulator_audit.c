@@ -37,7 +37,8 @@ typedef struct accumulator_audit {
     int64_t step;
     entry *entry;
     int entries, room;
-    float *a, *b; /* operands of one dot product */
+    float *a, *b;   /* operands of one dot product */
+    int64_t *place; /* and where they are, where the host cannot read them */
     int64_t operands;
 } accumulator_audit;
 
@@ -47,6 +48,7 @@ static void destroy(void *state) {
     free(a->entry);
     free(a->a);
     free(a->b);
+    free(a->place);
     free(a);
 }
 
@@ -120,7 +122,9 @@ static bool reserve(accumulator_audit *a, int64_t operands) {
     if (more_a) a->a = more_a;
     float *more_b = realloc(a->b, (size_t)operands * sizeof *more_b);
     if (more_b) a->b = more_b;
-    if (!more_a || !more_b) return false;
+    int64_t *places = realloc(a->place, 2 * (size_t)operands * sizeof *places);
+    if (places) a->place = places;
+    if (!more_a || !more_b || !places) return false;
     a->operands = operands;
     return true;
 }
@@ -138,7 +142,8 @@ static void audit_pass(accumulator_audit *a, const ab_op_run *run, ab_dot_pass p
         uint64_t index = (uint64_t)((run->number * AB_DOT_PASSES + (int)pass) * MAX_SAMPLES + s);
         uint64_t result =
             ab_rng_below(a->seed, AB_RNG_SAMPLE, (uint32_t)a->step, index, (uint64_t)operands.results);
-        audit_dot(to, a->a, a->b, ab_operands_gather(&operands, (int64_t)result, a->a, a->b));
+        const int64_t n = ab_operands_fetch(&operands, (int64_t)result, a->place, a->a, a->b);
+        if (n >= 0) audit_dot(to, a->a, a->b, n);
     }
 }
 
@@ -195,5 +200,6 @@ const ab_probe_kind ab_probe_accumulator_audit = {
     .destroy = destroy,
     .begin = begin,
     .ran = ran,
+    .anywhere = true,
     .report = report,
 };

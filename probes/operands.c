@@ -1,6 +1,8 @@
 /* Operands of convolutions and matrix products, element by element, from the definition. */
 #include "probes/operands.h"
 
+#include "kernels/backend/backend.h"
+#include "kernels/backend/extremes.h"
 #include "kernels/format/convert.h"
 
 #include <math.h>
@@ -187,6 +189,19 @@ int64_t ab_operands_places(const ab_operands *operands, int64_t i, int64_t *a, i
     gather to = {.from = operands, .place_a = a, .place_b = b};
     gatherers[operands->pass](&to, i);
     return to.n;
+}
+
+int64_t ab_operands_fetch(const ab_operands *operands, int64_t i, int64_t *place, float *a, float *b) {
+    const bool forward = operands->pass == AB_DOT_FORWARD,
+               to_weights = operands->pass == AB_DOT_BACKWARD_WEIGHTS;
+    const ab_tensor *first = forward ? operands->x : operands->dout;
+    const ab_tensor *second = to_weights ? operands->x : operands->weight;
+    if (ab_backend_of(first->device)->host_memory) return ab_operands_gather(operands, i, a, b);
+    int64_t *place_b = place + operands->products;
+    const int64_t n = ab_operands_places(operands, i, place, place_b);
+    const bool known =
+        ab_elements_of(first, place, n, a) == AB_OK && ab_elements_of(second, place_b, n, b) == AB_OK;
+    return known ? n : -1;
 }
 
 /* Rounded and exact accumulators. Rounding uses the scalar definition of a format: slow, but identical on

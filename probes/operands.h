@@ -38,6 +38,9 @@ bool ab_operands_of(const ab_op_run *run, ab_dot_pass pass, ab_operands *operand
  * omitted. Returns the number of products. */
 int64_t ab_operands_gather(const ab_operands *operands, int64_t i, float *a, float *b);
 
+/* The same of tensors in any memory; place: room for 2 * `products` indices. -1: a device failed. */
+int64_t ab_operands_fetch(const ab_operands *operands, int64_t i, int64_t *place, float *a, float *b);
+
 /* The same as element indices: a in x (forward) or dout, b in the weight or, for weight gradients, in x. */
 int64_t ab_operands_places(const ab_operands *operands, int64_t i, int64_t *a, int64_t *b);
 

@@ -236,7 +236,8 @@ AB_BEGIN_DECLS
     FIRST(ab_reductions, extremes)                                                                           \
     FIELD(ab_reductions, extremes, places)                                                                   \
     FIELD(ab_reductions, places, row_sums)                                                                   \
-    FIELD(ab_reductions, row_sums, update)                                                                   \
+    FIELD(ab_reductions, row_sums, elements)                                                                 \
+    FIELD(ab_reductions, elements, update)                                                                   \
     FIELD(ab_reductions, update, clip)                                                                       \
     LAST(ab_reductions, clip)                                                                                \
     FIRST(ab_backend, abi)                                                                                   \

@@ -167,6 +167,22 @@ bool ab_extremes_finite(const ab_tensor *tensor) {
     return found.infinite == 0 && found.nan == 0;
 }
 
+static void elements_here(const ab_tensor *tensor, const int64_t *place, int64_t n, float *values) {
+    for (int64_t i = 0; i < n; i++)
+        ab_widen(&values[i], (const char *)tensor->data + ab_format_bytes(tensor->format, place[i]),
+                 tensor->format, 1);
+}
+
+ab_status ab_elements_of(const ab_tensor *tensor, const int64_t *place, int64_t n, float *values) {
+    const ab_backend *backend = ab_backend_of(tensor->device);
+    ab_tensor copy = {.data = NULL};
+    if (backend->reductions && backend->reductions->elements(tensor, place, n, values) == AB_OK) return AB_OK;
+    const ab_status status = backend->host_memory ? AB_OK : ab_host_copy(tensor, &copy);
+    if (status == AB_OK) elements_here(backend->host_memory ? tensor : &copy, place, n, values);
+    ab_host_copy_free(&copy);
+    return status;
+}
+
 bool ab_extremes_rows_finite(const ab_tensor *tensor, int front) {
     enum { MOST = 32 };
     float values[MOST];

@@ -26,6 +26,10 @@ bool ab_extremes_rows_finite(const ab_tensor *tensor, int front);
  * number. */
 int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most);
 
+/* Values at n places of a floating tensor in any memory, widened to fp32. */
+AB_MUST_CHECK ab_status ab_elements_of(const ab_tensor *tensor, const int64_t *place, int64_t n,
+                                       float *values);
+
 AB_END_DECLS
 
 #endif

@@ -38,6 +38,9 @@ typedef struct ab_reductions {
     ab_status (*places)(const ab_tensor *tensor, int64_t *place, int most, int *found);
     ab_status (*row_sums)(const ab_tensor *tensor, int64_t rows, ab_row_sums *sums);
 
+    /* Values at n places of a tensor, widened to fp32. */
+    ab_status (*elements)(const ab_tensor *tensor, const int64_t *place, int64_t n, float *values);
+
     /* One optimizer step of one parameter, as ab_backend.update, with what is counted of it. counts->run has
      * room for ab_update_runs(count); `lr` is left alone. */
     ab_status (*update)(const struct ab_update_item *item, int kind, const struct ab_update_row *row,

@@ -202,7 +202,8 @@ static void probes_report_the_same_as_with_copies(void **state) {
 
 /* Probes that are not on by default, and count on the device too. */
 static uint64_t more_probes(void) {
-    static const char *const names[] = {"activations", "weights", "optimizer_state", "rows"};
+    static const char *const names[] = {"activations", "weights", "optimizer_state", "rows",
+                                        "accumulator_audit"};
     uint64_t set = ab_probes_standard();
     for (size_t i = 0; i < AB_COUNT_OF(names); i++) {
         int probe;

@@ -228,6 +228,33 @@ static ab_status row_sums_of(const ab_tensor *tensor, int64_t rows, ab_row_sums 
     return AB_OK;
 }
 
+// ---- elements -----------------------------------------------------------------------------------
+
+__global__ static void pick_elements(ab_span values, const int64_t *place, int64_t n, float *to) {
+    int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+        to[i] = ab_span_at(values, place[i]);
+}
+
+static ab_status elements_of(const ab_tensor *tensor, const int64_t *place, int64_t n, float *values) {
+    cudaStream_t stream = ab_cuda_context()->stream;
+    const size_t room = static_cast<size_t>(n) * sizeof *place,
+                 bytes = static_cast<size_t>(n) * sizeof *values;
+    void *block;
+    if (!tensor->format || no_kernel(tensor)) return not_here();
+    if (n == 0) return AB_OK;
+    AB_TRY(ab_cuda_kept(AB_CUDA_COUNTS, room + bytes, &block));
+    int64_t *places = static_cast<int64_t *>(block);
+    float *to = reinterpret_cast<float *>(places + n);
+    AB_CUDA_TRY(cudaMemcpyAsync(places, place, room, cudaMemcpyHostToDevice, stream));
+    AB_CUDA_LAUNCH(pick_elements, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream,
+                   ab_cuda_span(tensor), places, n, to);
+    AB_TRY(ab_cuda_launched("elements"));
+    AB_CUDA_TRY(cudaMemcpyAsync(values, to, bytes, cudaMemcpyDeviceToHost, stream));
+    AB_CUDA_TRY(cudaStreamSynchronize(stream));
+    return AB_OK;
+}
+
 extern const ab_reductions ab_cuda_reductions;
-const ab_reductions ab_cuda_reductions = {extremes_of, places_of, row_sums_of, ab_cuda_update_counted,
-                                          ab_cuda_clip};
+const ab_reductions ab_cuda_reductions = {
+    extremes_of, places_of, row_sums_of, elements_of, ab_cuda_update_counted, ab_cuda_clip};

@@ -80,7 +80,7 @@ typedef struct ab_probe_kind {
     void (*update)(void *state, const ab_update_block *block);
     /* Called instead of update with the counts of a whole parameter; NULL: this probe needs the values. */
     void (*counted)(void *state, int param, const ab_update_counts *counts);
-    bool rows; /* `counted` wants the largest gradient of each row */
+    bool rows;                                        /* `counted` wants the largest gradient of each row */
     void (*step_end)(void *state, int64_t step);      /* called after everything else of a probed step */
     void (*report)(void *state, ab_probe_sink *sink); /* writes keys into the open object */
 } ab_probe_kind;

@@ -219,7 +219,7 @@ AB_BEGIN_DECLS
     FIELD(ab_update_question, correction, eps2)                                                              \
     FIELD(ab_update_question, eps2, decay)                                                                   \
     FIELD(ab_update_question, decay, rows)                                                                   \
-    LAST(ab_update_question, rows)                                                                          \
+    LAST(ab_update_question, rows)                                                                           \
     FIRST(ab_update_counts, count)                                                                           \
     FIELD(ab_update_counts, count, lr)                                                                       \
     FIELD(ab_update_counts, lr, terms)                                                                       \
@@ -232,7 +232,7 @@ AB_BEGIN_DECLS
     FIELD(ab_update_counts, rows, largest)                                                                   \
     FIELD(ab_update_counts, largest, weight)                                                                 \
     FIELD(ab_update_counts, weight, state)                                                                   \
-    LAST(ab_update_counts, state)                                                                        \
+    LAST(ab_update_counts, state)                                                                            \
     FIRST(ab_reductions, extremes)                                                                           \
     FIELD(ab_reductions, extremes, places)                                                                   \
     FIELD(ab_reductions, places, row_sums)                                                                   \

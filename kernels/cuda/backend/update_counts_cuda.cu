@@ -15,12 +15,11 @@ namespace {
 struct counted_update {
     ab_span weight, grad, state[AB_UPDATE_MAX_STATES], model; // data null if absent
     int64_t n;
-    ab_span
-        shown[1 + AB_UPDATE_MAX_STATES]; // weight and states before they are stored; data null if unwanted
-    unsigned *largest;                   // per row; null if unwanted
-    int64_t width;                       // of a row
-    int kind, precision, smallest;       // of the weight's format: digits, and least exponent plus 127
-    int64_t stride;                      // of the elements in the histograms
+    ab_span shown[1 + AB_UPDATE_MAX_STATES]; // weight and states before they are rounded; data null if not
+    unsigned *largest;                       // per row; null if unwanted
+    int64_t width;                           // of a row
+    int kind, precision, smallest;           // of the weight's format: digits, and least exponent plus 127
+    int64_t stride;                          // of the elements in the histograms
     ab_update_row row;
     ab_update_question question;
 };
@@ -351,21 +350,30 @@ static ab_census *wanted(const ab_update_counts *counts, int k) {
     return k == 0 ? counts->weight : counts->state[k - 1];
 }
 
-// fp32 memory for the values that are censused.
+static ab_span stored(const counted_update &u, int k) { return k == 0 ? u.weight : u.state[k - 1]; }
+
+// Whether what is censused is not what is stored.
+static bool differs(const counted_update &u, const ab_update_counts *counts, int k) {
+    return wanted(counts, k) && stored(u, k).type != AB_ELEMENT_F32;
+}
+
+// fp32 memory for those values.
 static ab_status make_shown(const ab_update_counts *counts, counted_update *u) {
     int all = 0, next = 0;
     float *values;
-    for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++) all += wanted(counts, k) != nullptr;
+    for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++) all += differs(*u, counts, k);
     if (all == 0) return AB_OK;
     AB_TRY(ab_cuda_observed_values(all * u->n, &values));
     for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++)
-        if (wanted(counts, k)) u->shown[k] = ab_cuda_span_of(values + next++ * u->n, AB_ELEMENT_F32);
+        if (differs(*u, counts, k)) u->shown[k] = ab_cuda_span_of(values + next++ * u->n, AB_ELEMENT_F32);
     return AB_OK;
 }
 
 static ab_status count_shown_values(const counted_update &u, const ab_update_counts *counts) {
-    for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++)
-        if (wanted(counts, k)) AB_TRY(ab_cuda_count_values(u.shown[k], u.n, wanted(counts, k)));
+    for (int k = 0; k <= AB_UPDATE_MAX_STATES; k++) {
+        const ab_span values = u.shown[k].data ? u.shown[k] : stored(u, k);
+        if (wanted(counts, k)) AB_TRY(ab_cuda_count_values(values, u.n, wanted(counts, k)));
+    }
     return AB_OK;
 }
 

@@ -252,6 +252,21 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
     return status;
 }
 
+enum { AB_BASELINE_PATH = 4096 };
+
+/* The record of an fp32 run that a probe's record names, in its own folder; "" if it names none there. */
+static const char *named_baseline(const request *r, const cJSON *document, char *path, size_t size) {
+    const char *name = ab_json_text(document, "probe.about.baseline", "");
+    const char *end = strrchr(r->document, '/');
+    const int folder = end ? (int)(end + 1 - r->document) : 0;
+    FILE *file = NULL;
+    if (name[0] && !strchr(name, '/') && ab_text_fits(path, size, "%.*s%s", folder, r->document, name))
+        file = fopen(path, "r");
+    if (!file) return "";
+    fclose(file);
+    return path;
+}
+
 /* What a probe's record allows, and its baseline. */
 static ab_status observed(const request *r, cJSON *document) {
     cJSON *fp32 = NULL;
@@ -260,9 +275,11 @@ static ab_status observed(const request *r, cJSON *document) {
             AB_USAGE,
             "diagnose: %s: --confirm and --twins train again, which needs a result of `ampbench run`",
             r->document);
-    if (!r->baseline) return AB_OK;
-    AB_TRY(ab_result_load(r->baseline, &fp32));
-    const ab_status status = ab_observed_set_baseline(document, fp32, r->document, r->baseline);
+    char named[AB_BASELINE_PATH];
+    const char *baseline = r->baseline ? r->baseline : named_baseline(r, document, named, sizeof named);
+    if (!baseline[0]) return AB_OK;
+    AB_TRY(ab_result_load(baseline, &fp32));
+    const ab_status status = ab_observed_set_baseline(document, fp32, r->document, baseline);
     cJSON_Delete(fp32);
     return status == AB_OK ? ab_result_summarise(document) : status;
 }

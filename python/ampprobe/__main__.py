@@ -24,6 +24,11 @@ every rank is: torchrun OPTIONS -m ampprobe SCRIPT arguments
   --every N          show everything at every so many steps; 0: as the budget allows (0)
   --budget SHARE     share of the run's time that the probe may take (0.01)
   --half FORMAT      fp16 or bf16: the format whose range is judged, where it cannot be seen
+  --thorough         run it up to four times: as it is; with every operation looked at where it went wrong; in
+                     fp32; and in fp32 where that went wrong. Only the first run's output is shown
+  --look FIRST:LAST  look at every operation of these steps
+  --stop-after STEP  end the script after this step
+  --fp32             run it in fp32: autocast off, a GradScaler at 1, fp32 where it asks for a half dtype
   -h, --help         this text
   --version          version of the package and of its library
 """
@@ -60,7 +65,24 @@ def _budget(text: str) -> float:
     return value
 
 
-_VALUES = {"--out": str, "--every": _every, "--budget": _budget, "--half": _half}
+def _look(text: str) -> tuple[int, int]:
+    first, colon, last = text.partition(":")
+    wanted = "two steps from 0, FIRST:LAST"
+    steps = _number(int, "--look", first, wanted), _number(int, "--look", last if colon else first, wanted)
+    if not 0 <= steps[0] <= steps[1]:
+        raise UsageError(f"--look is {wanted}, not {text!r}")
+    return steps
+
+
+def _stop_after(text: str) -> int:
+    value = _number(int, "--stop-after", text, "a step from 0")
+    if value < 0:
+        raise UsageError(f"--stop-after is a step from 0, not {text!r}")
+    return value
+
+
+_SWITCHES = ("--thorough", "--fp32")
+_VALUES = {"--look": _look, "--stop-after": _stop_after, "--out": str, "--every": _every, "--budget": _budget, "--half": _half}
 
 
 def parse(arguments: list[str]) -> tuple[dict, Optional[str], list[str]]:
@@ -76,13 +98,18 @@ def parse(arguments: list[str]) -> tuple[dict, Optional[str], list[str]]:
             return options, rest[0], rest
         if name == "--":
             break
+        if name in _SWITCHES:
+            if equals:
+                raise UsageError(f"{name} has no value")
+            options[name[2:]] = True
+            continue
         if name not in _VALUES:
             raise UsageError(f"unknown option {name}; python -m ampprobe --help lists them")
         if not equals:
             if not rest:
                 raise UsageError(f"{name} needs a value")
             value = rest.pop(0)
-        options[name[2:]] = _VALUES[name](value)
+        options[name[2:].replace("-", "_")] = _VALUES[name](value)
     if not rest:
         raise UsageError("no script; expected SCRIPT or -m MODULE")
     return options, None, rest
@@ -179,6 +206,20 @@ def _prepare(options: dict) -> Any:
     return _wait.Waiting(options)
 
 
+def _thorough(options: dict, name: Optional[str], rest: list[str]) -> NoReturn:
+    """The same command line in several passes (_thorough)."""
+    from . import _thorough as passes
+
+    for other in ("look", "stop_after", "fp32"):
+        if other in options:
+            raise UsageError(f"--thorough chooses its passes itself: without --{other.replace('_', '-')}")
+    if (why := passes.refused(os.environ)) is not None:
+        raise UsageError(why)
+    out = options.pop("out")
+    plain = [text for key, value in options.items() for text in (f"--{key}", str(value))]
+    raise SystemExit(passes.run(plain, ["-m", *rest] if name is not None else rest, out))
+
+
 def main(arguments: list[str]) -> None:
     """The command."""
     if arguments[:1] in (["-h"], ["--help"]):
@@ -191,6 +232,8 @@ def main(arguments: list[str]) -> None:
             print(f"ampprobe {__version__}, library {version()}")
             return
         options, name, rest = parse(arguments)
+        if options.pop("thorough", False) and os.environ.get("AMPPROBE") != "0":
+            _thorough(options, name, rest)
         if name is None:
             sys.path[0] = os.path.dirname(os.path.realpath(rest[0]))
             code, spec, path = _code_of_script(rest[0])

@@ -10,6 +10,9 @@ from typing import Any, Optional
 
 _MOST_CHANGED = 32
 _MEAN = 1  # Reduction::Mean in the graph of a loss
+_ROUNDING = 1e-3  # of factors such as 1/3 that are added up
+_AS_IT_IS = ("ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0")
+_LOSSES = ("NllLoss", "MseLoss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy")
 
 
 class Finder:
@@ -18,8 +21,10 @@ class Finder:
     def __init__(self, probe: Any):
         self.probe = probe
         self.targets: list[tuple[float, float]] = []  # of this step's micro-batches: targets, factor
+        self.means: list[Optional[float]] = []  # factors of mean losses, None: another loss
         self.told: dict[tuple, float] = {}
         self.changed: set[int] = set()
+        self.empty_steps = 0
 
     def _tell(self, name: str, value: float, place: str = "") -> None:
         """States a fact where it is new or larger than before."""
@@ -48,12 +53,17 @@ class Finder:
 
     def loss(self, outputs: Any) -> None:
         """The loss of a micro-batch, before it is scaled: how many targets it is the mean of."""
-        found = _mean_of(getattr(outputs, "grad_fn", None))
+        node = getattr(outputs, "grad_fn", None)
+        found = _mean_of(node)
         if found is not None:
             self.targets.append(found)
+        self.means.append(_weight_of_mean(node))
 
     def step_ends(self, micro_batches: int) -> None:
         """All micro-batches of the step were seen: whether their means had the same weight."""
+        means, self.means = self.means, []
+        if len(means) == micro_batches > 1 and None not in means and sum(means) > 1 + _ROUNDING:
+            self._tell("sum_of_means", sum(means))
         targets, self.targets = self.targets, []
         if len(targets) < 2 or len(targets) != micro_batches:
             return
@@ -88,6 +98,19 @@ class Finder:
             last = max((tensor.shape[-2] for tensor in outputs if tensor.dim() > 1), default=1) - 1
         self._tell("angles_in_half", last * float(frequencies.detach().float().abs().max()), name)
 
+    def made_before(self, name: str) -> None:
+        """What made the first non-finite value ran before the training."""
+        self._tell("made_before_training", 1, name)
+
+    def left_scaled(self, scale: float, place: str) -> None:
+        """An optimizer steps with gradients of a scaled loss that nobody divided by that scale."""
+        self._tell("gradients_left_scaled", scale, place)
+
+    def without_gradients(self) -> None:
+        """An optimizer steps, and its gradients were thrown away after the backward pass."""
+        self.empty_steps += 1
+        self._tell("steps_without_gradients", self.empty_steps)
+
     def whole_numbers(self, name: str, largest: float) -> None:
         """A layer reads whole numbers in half, beyond those that it tells apart."""
         self._tell("whole_numbers_in_half", largest, name)
@@ -115,6 +138,26 @@ def _scalar(value: Any) -> Optional[float]:
     return None
 
 
+def _weight_of_mean(node: Any) -> Optional[float]:
+    """What a mean loss was multiplied by; None: it is no such loss."""
+    factor = 1.0
+    for _ in range(8):
+        if node is None:
+            return None
+        kind = node.name()
+        if kind.startswith(_LOSSES):
+            return abs(factor) if getattr(node, "_saved_reduction", None) == _MEAN else None
+        if kind in ("DivBackward0", "MulBackward0"):
+            other = _scalar(node._saved_other)
+            if not other:
+                return None
+            factor *= 1 / other if kind == "DivBackward0" else other
+        elif kind not in _AS_IT_IS:
+            return None
+        node = node.next_functions[0][0] if node.next_functions else None
+    return None
+
+
 def _mean_of(node: Any) -> Optional[tuple[float, float]]:
     """Targets that a mean loss was computed from, and what it was multiplied by; None: it is no such loss."""
     factor = 1.0
@@ -131,7 +174,7 @@ def _mean_of(node: Any) -> Optional[tuple[float, float]]:
             if not other:
                 return None
             factor *= 1 / other if kind == "DivBackward0" else other
-        elif kind not in ("ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0"):
+        elif kind not in _AS_IT_IS:
             return None
         node = node.next_functions[0][0] if node.next_functions else None
     return None

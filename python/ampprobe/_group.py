@@ -9,6 +9,7 @@ raises: a failure turns the probe off.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import weakref
 from time import perf_counter
@@ -33,7 +34,7 @@ def guarded(function: Callable) -> Callable:
         outer, started = probe.guards, perf_counter()
         probe.guards = True
         try:
-            return function(self, *args)
+            return function(self, *args) if not probe.look.on else _unseen(probe, function, self, *args)
         except Exception as error:
             probe.fail(error)
             return None
@@ -43,6 +44,18 @@ def guarded(function: Callable) -> Callable:
                 probe.spent += perf_counter() - started
 
     return wrapper
+
+
+def _unseen(probe: Any, function: Callable, *args: Any) -> Any:
+    """What the probe itself does is no operation of the training."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    try:
+        with _disable_current_modes():
+            return function(*args)
+    finally:
+        if not probe.look.on:  # it has just decided so, where the mode could not be left
+            probe.look.leave()
 
 
 def in_library(probe: Any, function: Callable, *args: Any) -> Any:
@@ -77,6 +90,10 @@ class Group:
         self.before: Any = None
         self.compiled = False  # the optimizer's step runs inside torch.compile, which guards on its hooks
         self.unreadable: set = set()
+        self.scaled_by: dict[int, float] = {}  # scalers of the losses since the gradients were thrown away
+        self.fresh = False  # a backward pass has run since the last step
+        self.dropped = False  # the gradients of this step were counted, and then thrown away
+        self.ever_stepped = False
         self.reset()
 
     def reset(self) -> None:
@@ -228,6 +245,8 @@ class Group:
         """Shows the gradients of this step to the library."""
         self.counted = True
         self.backwards = self.probe.backwards
+        if self.probe.look.on:
+            self.probe.look.gradients(self)
         if not self.plan and self.step:  # the step shows nothing: it needs no parameters
             self.read_lr()
             return
@@ -263,6 +282,40 @@ class Group:
         if not self.counted:
             self._count()
 
+    @guarded
+    def before_zero_grad(self) -> None:
+        """Gradients are about to be thrown away: of a step that was made, or one that will not be."""
+        self.scaled_by.clear()
+        alone = len(self.probe.groups) == 1
+        if self.counted or self.inside or self.decided or not self.fresh or not alone:
+            return
+        self.refresh()
+        if any(parameter.grad is not None for parameter in self.parameters):
+            self._count()
+            self.dropped = True
+
+    def leave_dropped(self) -> None:
+        """The loop goes on without a step. It may be meant so: an attack on inputs, a penalty."""
+        self.dropped = False
+        if self.nonfinite or not self.ever_stepped:
+            self.finish()
+            return
+        self.probe.take_loss()
+        self.reset()
+
+    def _tell_left_scaled(self, scaler: Any) -> None:
+        """Whether this step's loss was scaled by another scaler than the one that unscales it, or by one and
+        nobody unscales it."""
+        scales, self.scaled_by = self.scaled_by, {}
+        if not scales or (scaler is not None and id(scaler) in scales):
+            return
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        touched = any(getattr(gradient, "_version", 1) for gradient in gradients)
+        divisor = scale_of(scaler) if scaler is not None else 1.0
+        largest = max(scales.values()) / divisor if divisor > 0 else 0.0
+        if gradients and not touched and largest > 1:
+            self.probe.finder.left_scaled(largest, type(self.optimizer()).__name__)
+
     def _leave_abandoned(self) -> None:
         """A loop that saw a bad gradient may go on to the next batch: that step was skipped, too."""
         if self.counted and not self.inside and not self.decided and self.backwards != self.probe.backwards:
@@ -279,6 +332,8 @@ class Group:
             self.probe.saw_scaler(scaler, self)
         if self.scale is None:
             self.scale = scale_of(scaler)
+            if self.scaled_by:
+                self._tell_left_scaled(scaler)
         return True
 
     @guarded
@@ -371,8 +426,13 @@ class Group:
             if "closure" in kwargs:
                 return args, {**kwargs, "closure": wrapped}
             return (args[0], wrapped, *args[2:]), kwargs
-        if self.scale is None:
+        if self.dropped:
+            self.dropped = self.regular = False
+            self.probe.finder.without_gradients()
+        elif self.scale is None:
             self._leave_abandoned()
+        if self.scaled_by and self.scale is None:
+            self._tell_left_scaled(None)
         if not self.counted:
             self._count()
         self._before_update()
@@ -402,7 +462,7 @@ class Group:
         """The optimizer's post hook: it was called; a fused one may have skipped all the same."""
         if not self.counted and not self.inside:
             return  # a subclass called super().step(): both run the hooks, the inner one ended the step
-        self.stepped = True
+        self.stepped = self.ever_stepped = True
         if not self.inside:
             if self.updating:
                 self._after_update()
@@ -467,9 +527,11 @@ class Group:
         if self.schedule_moved:
             flags |= _abi.SCHEDULE_ON_SKIP
             self.schedule_moved = False
+        named = self.index == 0 and probe.look.on and probe.look.ends(self)
         if probe.layers.handles and self.index == 0 and probe.end_layers():
             flags |= _abi.LAYERS_SHOWN
-            probe.tell_first(self, loss)
+            if not named:
+                probe.tell_first(self, loss)
         _abi.pack_facts(
             record.facts,
             0,
@@ -494,11 +556,13 @@ class Group:
         plan = in_library(probe, record.step)
         self.skipped = scale is not None and self.found_inf == 1
         self.step += 1
+        self.fresh = False
         regular = self.regular and self.stepped and (scale is None) == unscaled
         self.reset()
         self.plan = plan
         if self.index == 0:
             probe.last_scale, probe.last_skipped = scale, self.skipped
+            probe.look.begins(self.step, self.skipped and loss is not None and not math.isfinite(loss))
             if plan:
                 probe.begin_step(plan)
             elif regular and probe.may_be_quiet and not self.compiled:

@@ -189,13 +189,19 @@ class Layers:
             return
         started = perf_counter()
         try:
-            nonfinite = self.show(label, name, kind, gradient, _abi.ACTIVATION_GRADIENT)
-            if nonfinite is not None:
-                self.first.gradient(name, kind, gradient.detach(), nonfinite, sys.modules["torch"])
+            from torch.utils._python_dispatch import _disable_current_modes
+
+            with _disable_current_modes():
+                self._gradient(label, name, kind, gradient)
         except Exception as error:
             probe.fail(error)
         finally:
             probe.spent += perf_counter() - started
+
+    def _gradient(self, label: str, name: str, kind: str, gradient: Any) -> None:
+        nonfinite = self.show(label, name, kind, gradient, _abi.ACTIVATION_GRADIENT)
+        if nonfinite is not None:
+            self.first.gradient(name, kind, gradient.detach(), nonfinite, sys.modules["torch"])
 
     def show(self, label: str, name: str, kind: str, tensor: Any, role: int) -> Optional[bool]:
         """Shows one tensor of a layer; whether it holds inf or NaN, None where it was not read."""

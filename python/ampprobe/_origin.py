@@ -10,19 +10,26 @@ from __future__ import annotations
 from typing import Any, Optional
 
 
+def readable(tensor: Any) -> Any:
+    """The tensor, or its values in fp32: torch has no comparisons of formats of one byte."""
+    return tensor if tensor.element_size() > 1 else tensor.float()
+
+
 def largest(tensors: list) -> Optional[float]:
     """The largest finite magnitude; None: there is none."""
+    tensors = [readable(t) for t in tensors]
     values = [t.detach()[t.isfinite()].abs() for t in tensors if t.numel()]  # a mask has -inf
     return max((value.amax().item() for value in values if value.numel()), default=None)
 
 
 def finite(tensors: list) -> bool:
     """No NaN and no inf."""
-    return all(bool(t.isfinite().all()) for t in tensors)
+    return all(bool(readable(t).isfinite().all()) for t in tensors)
 
 
 def sound(tensors: list) -> bool:
     """No NaN and no +inf; -inf is what a mask has."""
+    tensors = [readable(t) for t in tensors]
     return all(not bool((t.isnan() | (t == float("inf"))).any()) for t in tensors)
 
 
@@ -56,6 +63,7 @@ _CAUSES = {
     "cannot_tell": "it was not computed in double",
     "bad_weights": "its parameters are not finite",
     "mathematics": "in double it is not finite either: the operation is singular at these inputs",
+    "poisoned_input": "it read values that are not finite, which no operation that was looked at had made",
     "not_reproduced": "in double it is in range",
 }
 
@@ -68,11 +76,13 @@ def in_words(event: dict) -> str:
     cause = event["cause"]
     text = _CAUSES.get(cause["id"]) or f"in double the largest is {cause['value']:.4g}"
     kind = f"{event['type']} in " if event["type"] else ""
-    read = event["read_largest"]
+    read, place, limit = event["read_largest"], event.get("place", ""), cause["limit"]
+    at = f" at {place}" if place and place not in event["op"] else ""
     return (
-        f"first non-finite value: {kind}{event['op']}, {event['pass']} pass, {event['format']}; "
+        f"first non-finite value: {kind}{event['op']}{at}, {event['pass']} pass, {event['format']}; "
         + (f"its inputs reach {read:.4g}; " if read is not None else "")
-        + f"{text}, the format ends at {cause['limit']:.4g}"
+        + text
+        + (f", the format ends at {limit:.4g}" if limit is not None else "")
         + ("" if event["ran_again"] else f"; {_HOW}")
     )
 
@@ -85,7 +95,7 @@ def outside_in_words(layer: str) -> str:
     )
 
 
-FORMATS = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+FORMATS = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
 
 
 def format_of(dtype: Any) -> str:
@@ -100,10 +110,10 @@ def event_of(results: list, cause: dict, **facts: Any) -> dict:
         "times": 1,
         "loss_scale": None,
         "expected": False,
-        "format": format_of(results[0].dtype),
+        "format": format_of(results[0].dtype) if results else "fp32",
         "count": sum(t.numel() for t in results),
-        "infinite": sum(int(t.isinf().sum()) for t in results),
-        "nan": sum(int(t.isnan().sum()) for t in results),
+        "infinite": sum(int(readable(t).isinf().sum()) for t in results),
+        "nan": sum(int(readable(t).isnan().sum()) for t in results),
         "cause": cause,
         "history": [],
         "crossing_step": None,

@@ -214,6 +214,25 @@ def _wrap_clip_value(original: Callable) -> Callable:
     return clip
 
 
+def _wrap_zero_grad(original: Callable) -> Callable:
+    traced = tracing()
+
+    @functools.wraps(original)
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _quiet is None and not traced():
+            group = group_of(self) if hasattr(self, "param_groups") else _group_of_module(self)
+            if group is not None:
+                group.before_zero_grad()
+        return original(self, *args, **kwargs)
+
+    return zero_grad
+
+
+def _group_of_module(module: Any) -> Any:
+    """The group that holds a module's first trained parameter."""
+    return next((_by_parameter[id(p)] for p in module.parameters() if id(p) in _by_parameter), None)
+
+
 def saw_clip(parameters: Any, max_norm: Any, total_norm: Any) -> None:
     """Gradients are about to be clipped; `parameters` is a tensor or a list."""
     groups: list = []
@@ -236,6 +255,8 @@ def _patch_torch() -> None:
     patch_scaler_class(torch.amp.GradScaler)
     patch_class(torch.optim.Optimizer, {"load_state_dict": _wrap_load})
     _replace(torch.autograd, "backward", _wrap_backward)
+    for owner in (torch.optim.Optimizer, torch.nn.Module):
+        _replace(owner, "zero_grad", _wrap_zero_grad)
     clipping = sys.modules["torch.nn.utils.clip_grad"]
     if hasattr(clipping, "_clip_grads_with_norm_"):  # the part that clip_grad_norm_ looks up at every call
         _replace(clipping, "_clip_grads_with_norm_", _wrap_clip)

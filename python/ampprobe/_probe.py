@@ -12,7 +12,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _facts, _layers, _layout, _origin, _patches, _replay, _replicas
+from . import _abi, _describe, _facts, _layers, _layout, _look, _origin, _patches, _replay, _replicas
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value, scale_of
@@ -50,6 +50,7 @@ class Probe:
         self.last_scale: Optional[float] = None  # of the step that ended last
         self.last_skipped = False
         self.origins: list[dict] = []
+        self.graph: list[dict] = []  # operations round them
         self.origin_steps = 0
         self.runs_again = False  # inside probe.step
         self.references: list[dict] = []
@@ -58,6 +59,7 @@ class Probe:
         self.plain_type: Any = torch.Tensor if torch is not None else None
         self._names = _describe.parameter_names(models, optimizers)
         self.layers = _layers.Layers(self)
+        self.look = _look.Look(self)
         self.finder = _facts.Finder(self)
         self.quiet = Quiet(self, int(options.get("every") or 0))
         self.may_be_quiet = False
@@ -162,16 +164,24 @@ class Probe:
     @guarded
     def saw_loss(self, scaler: Any, outputs: Any) -> None:
         """A loss is about to be scaled (or was returned by a closure: scaler None)."""
+        self._leave_dropped()
         if scaler is not None:
+            if scaler.is_enabled():
+                for group in self.groups:
+                    group.scaled_by[id(scaler)] = scale_of(scaler)
             if self._scalers and not any(known() is scaler for known in self._scalers):
                 return
             self.expects_scaler = scaler.is_enabled()
             self._awaits_backward += 1
+            if self.look.on and self.expects_scaler:
+                self.look.scaled(scale_of(scaler))
         self._add_loss(outputs, 1.0)
 
     @guarded
     def saw_backward(self, tensors: Any) -> None:
         """torch.autograd.backward is about to run: one micro-batch."""
+        self._leave_dropped()
+        self.groups[0].fresh = True
         self.backwards += 1
         if self._awaits_backward:
             self._awaits_backward -= 1
@@ -180,6 +190,12 @@ class Probe:
         if not self._loss_frozen:
             self.micro_batches += 1
 
+    def _leave_dropped(self) -> None:
+        """A backward pass whose gradients were thrown away before any step was all of its step."""
+        for group in self.groups:
+            if group.dropped:
+                group.leave_dropped()
+
     def freeze_loss(self) -> None:
         """The loss of this step is known: later evaluations of its closure do not count."""
         self._loss_frozen = True
@@ -187,6 +203,8 @@ class Probe:
     def _add_loss(self, outputs: Any, divisor: float) -> None:
         if self._loss_frozen:
             return
+        if self.look.on:
+            self.look.loss(outputs)
         if self._loss_taken:
             self._loss_taken = False
             self._loss_sum, self.losses, self.micro_batches = None, 0, 0
@@ -212,7 +230,7 @@ class Probe:
         self._loss_taken = True
         self._loss_frozen = False
         self._awaits_backward = 0
-        if self.finder.targets:
+        if self.finder.means:
             self.finder.step_ends(self.micro_batches)
         if self.micro_batches > self.told_micro_batches:
             self.tell_micro_batches(self.micro_batches)
@@ -326,6 +344,15 @@ class Probe:
             event = {"step": group.step, **first.event, "last_step": group.step, "loss_scale": group.scale}
             self._keep_origin(event, 0)
 
+    def keep_operation(self, event: dict) -> None:
+        """The operation that made the first non-finite value of a step, with those round it."""
+        rows, graph = event.pop("rows"), event.pop("graph")
+        self.origins = [other for other in self.origins if other["cause"]["id"] != "cannot_tell"]
+        self._keep_origin(event, rows)
+        known = {row["op"] for row in self.graph}
+        self.graph += [row for row in graph if row["op"] not in known]
+        self.record.set("about", {"graph": {"ops": self.graph}})
+
     def _keep_origin(self, event: dict, rows: int) -> None:
         self.finder.origin({**event, "rows": rows})
         place = (event["op"], event["type"], event["pass"])
@@ -405,6 +432,7 @@ class Probe:
     def _detach(self, hooks: bool = False) -> None:
         """Takes patches away; hooks on the optimizer's step only where none of them can be running."""
         self.quiet.stop()
+        self.look.stop()
         for group in getattr(self, "groups", ()):
             group.unwatch() if hooks else group.silence()
         while hooks and self._replica_hooks:

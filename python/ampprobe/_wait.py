@@ -7,6 +7,7 @@ module. torch is not imported here: the script may first set what torch reads wh
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import importlib.util
 import os
@@ -14,7 +15,7 @@ import sys
 import weakref
 from typing import Any, Iterator, Optional
 
-from . import _patches
+from . import _fp32, _ops, _patches
 from ._attach import attach, plain_optimizer
 
 
@@ -83,12 +84,18 @@ class Waiting:
     """Stands where a probe stands, until there is something to attach one to."""
 
     def __init__(self, options: dict):
-        self.options = options
+        self.options = {key: value for key, value in options.items() if key not in ("look", "stop_after", "fp32")}
+        self.look = options.get("look")  # first and last step of which every operation is looked at
+        self.stop_after = options.get("stop_after")
+        self.fp32 = bool(options.get("fp32"))
+        self.looker: Any = None
         self.probe: Any = None
         self.bare: Optional[Bare] = None  # kept: a probe refers to models weakly
         self.handle: Any = None
         self.failed: Optional[str] = None
         self.scaler_loaded: Any = lambda: None  # weak reference to a scaler whose state was loaded
+        self.dtypes: set[str] = set()  # autocast was entered with
+        self.undo: Any = None
         self.pid = os.getpid()
 
     def start(self) -> None:
@@ -107,8 +114,37 @@ class Waiting:
 
             self.handle = register_optimizer_step_pre_hook(torch.compiler.disable(self._before_step))
             _patches.register(self)
+            self._note_autocast(torch)
+            if self.fp32:
+                _fp32.install(torch)
+            if self.look is not None:
+                self.looker = _ops.Looker(torch)
+                self.looker.start()
         except Exception as error:
             self._say(error)
+
+    def _note_autocast(self, torch: Any) -> None:
+        """Notes which dtypes autocast is entered with, until a probe is attached: then it has been left."""
+        kind = torch.amp.autocast_mode.autocast
+        enter = kind.__enter__
+
+        @functools.wraps(enter)
+        def noted(context: Any) -> Any:
+            if context._enabled:
+                self.dtypes.add(str(context.fast_dtype).rsplit(".", 1)[-1])
+            return enter(context)
+
+        def undo() -> None:
+            if kind.__enter__ is noted:
+                kind.__enter__ = enter
+
+        kind.__enter__ = noted
+        self.undo = undo
+
+    def _half(self, models: list) -> Optional[str]:
+        """The format whose range matters, where the dtypes of the weights do not say it."""
+        stored = any(p.dtype.itemsize < 4 for model in models for _, p in model.named_parameters())
+        return "bf16" if self.dtypes == {"bfloat16"} and not stored else None
 
     # -- what _patches tells ---------------------------------------------------------------------------
 
@@ -150,10 +186,14 @@ class Waiting:
             if loose:
                 self.bare = Bare(loose)
                 models.append(self.bare)
-            self.probe = attach(models, optimizers, scaler=scaler, **self.options)
+            self.undo()
+            half = self.options.pop("half", None) or self._half(models)
+            self.probe = attach(models, optimizers, scaler=scaler, half=half, **self.options)
             known = self.scaler_loaded()
             if known is not None:
                 self.probe.loaded(known)
+            if self.looker is not None:
+                self.probe.look.take(self.looker, *self.look, self.stop_after)
         except Exception as error:
             self._say(error)
         finally:

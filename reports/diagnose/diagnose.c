@@ -3,6 +3,7 @@
 #include "reports/diagnose/diagnose.h"
 
 #include "kernels/core/text.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/diagnose/trend.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
@@ -101,11 +102,12 @@ static void judge_suspect(ab_diagnosis *d) {
     d->decision.count = 0;
 }
 
-/* It learns, though less than O0, and there is no noise floor to compare with: the gap may be noise.
- */
+/* It learns, though less than O0, and there is no noise floor to compare with: the gap may be noise. Two runs
+ * of somebody's own loop may end anywhere: games between networks, rewards, loops without a seed. */
 static bool may_be_chance(const ab_case *c) {
     const double learned = c->facts.baseline_loss.first - c->facts.baseline_loss.final;
-    return c->behind && !c->unlearned && c->facts.gap < c->facts.limits->chance_gap * learned &&
+    const bool small = c->facts.gap < c->facts.limits->chance_gap * learned;
+    return c->behind && !c->unlearned && (small || ab_is_loop(&c->facts)) &&
            !ab_json_at(c->facts.document, "noise_floor.loss_gap");
 }
 

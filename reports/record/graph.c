@@ -21,7 +21,8 @@ static const cJSON *neighbour_by_position(const ab_graph *graph, const cJSON *op
 
 ab_graph ab_graph_of(const cJSON *document, const cJSON *list) {
     const cJSON *ops = ab_json_at(document, "graph.ops");
-    return ops ? (ab_graph){.ops = ops} : ab_graph_by_position(list);
+    if (!ops) ops = ab_json_at(document, "probe.about.graph.ops");
+    return cJSON_IsArray(ops) ? (ab_graph){.ops = ops} : ab_graph_by_position(list);
 }
 
 static const char *name_of(const cJSON *op) { return ab_json_text(op, "op", ""); }
@@ -29,6 +30,16 @@ static const char *name_of(const cJSON *op) { return ab_json_text(op, "op", "");
 const cJSON *ab_graph_op(const ab_graph *graph, const char *name) {
     const cJSON *op;
     cJSON_ArrayForEach(op, graph->ops) {
+        if (strcmp(name_of(op), name) == 0) return op;
+    }
+    return NULL;
+}
+
+/* The op of this name before another: what it can read. A caller's graph is not checked for cycles. */
+static const cJSON *earlier_op(const ab_graph *graph, const cJSON *than, const char *name) {
+    const cJSON *op;
+    cJSON_ArrayForEach(op, graph->ops) {
+        if (op == than) return NULL;
         if (strcmp(name_of(op), name) == 0) return op;
     }
     return NULL;
@@ -98,7 +109,7 @@ static bool finds(const search *s, const cJSON *op, int steps) {
     }
     if (s->back) {
         cJSON_ArrayForEach(input, ab_json_at(op, "inputs")) {
-            const cJSON *source = cJSON_IsString(input) ? ab_graph_op(s->graph, input->valuestring) : NULL;
+            const cJSON *source = cJSON_IsString(input) ? earlier_op(s->graph, op, input->valuestring) : NULL;
             if (source && finds_through(s, source, steps)) return true;
         }
         return false;

@@ -19,8 +19,9 @@ typedef struct ab_graph {
     bool by_position; /* the record has no edges */
 } ab_graph;
 
-/* Returns the document's graph. Without one, the graph of `list`: cells[].implementations or
- * cells[].probes.signals of the cell (NULL: an empty graph). */
+/* Returns the document's graph, or, of a probe's record, the ops round an origin (probe.about.graph). Without
+ * one, the graph of `list`: cells[].implementations or cells[].probes.signals of the cell (NULL: an empty
+ * graph). */
 ab_graph ab_graph_of(const cJSON *document, const cJSON *list);
 
 /* Returns the graph by list position, for records without a graph (see above). */

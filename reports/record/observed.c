@@ -2,6 +2,7 @@
 #include "reports/record/observed.h"
 
 #include "kernels/core/log.h"
+#include "reports/record/graph.h"
 #include "reports/record/json.h"
 
 #include <stdlib.h>
@@ -157,10 +158,31 @@ static bool set_text(cJSON *cell, const char *key, const char *text) {
     return value && cJSON_ReplaceItemInObjectCaseSensitive(cell, key, value);
 }
 
-static ab_status add_as_o0(cJSON *document, const cJSON *first, const cJSON *other) {
+/* Appends the ops round the baseline's origins that the record's own do not name. */
+static bool join_graphs(cJSON *document, const cJSON *fp32) {
+    cJSON *mine = cJSON_GetObjectItemCaseSensitive(document, "probe");
+    const cJSON *op, *theirs = ab_json_at(fp32, "probe.about.graph.ops");
+    if (!cJSON_IsArray(theirs) || !(mine = cJSON_GetObjectItemCaseSensitive(mine, "about"))) return true;
+    cJSON *graph = cJSON_GetObjectItemCaseSensitive(mine, "graph");
+    if (!graph && !(graph = cJSON_AddObjectToObject(mine, "graph"))) return false;
+    cJSON *ops = cJSON_GetObjectItemCaseSensitive(graph, "ops");
+    if (!ops && !(ops = cJSON_AddArrayToObject(graph, "ops"))) return false;
+    const ab_graph known = {.ops = ops};
+    cJSON_ArrayForEach(op, theirs) {
+        if (ab_graph_op(&known, ab_json_text(op, "op", ""))) continue;
+        cJSON *copy = cJSON_Duplicate(op, true);
+        if (copy && cJSON_AddItemToArray(ops, copy)) continue;
+        cJSON_Delete(copy);
+        return false;
+    }
+    return true;
+}
+
+static ab_status add_as_o0(cJSON *document, const cJSON *fp32, const cJSON *first, const cJSON *other) {
     cJSON *cell = cJSON_Duplicate(other, true), *cells = cJSON_GetObjectItemCaseSensitive(document, "cells");
-    const bool good = cell && set_text(cell, "level", "O0") && set_text(cell, "id", "O0 (--baseline)") &&
-                      take_over(cell, "seed", first) && take_over(cell, "half_format", first);
+    const bool good = cell && join_graphs(document, fp32) && set_text(cell, "level", "O0") &&
+                      set_text(cell, "id", "O0 (--baseline)") && take_over(cell, "seed", first) &&
+                      take_over(cell, "half_format", first);
     if (good && cJSON_AddItemToArray(cells, cell)) return AB_OK;
     cJSON_Delete(cell);
     return ab_fail(AB_NO_MEMORY, "out of memory for the baseline");
@@ -182,5 +204,5 @@ ab_status ab_observed_set_baseline(cJSON *document, const cJSON *fp32, const cha
             "--baseline: %s and %s are of different models: names, numbers of parameters and devices must "
             "be equal",
             baseline_path, path);
-    return add_as_o0(document, first, other);
+    return add_as_o0(document, fp32, first, other);
 }

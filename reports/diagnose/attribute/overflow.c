@@ -59,8 +59,10 @@ static bool is_exp_log(const ab_graph *graph, const cJSON *op, ab_traits t) {
 }
 
 static bool is_reduction(const ab_graph *graph, const cJSON *op, ab_traits t) {
-    /* or a square that a sum reads */
-    return is_sum(t) || (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
+    /* or a square that a sum reads, or what a constant or another term makes of a sum */
+    const ab_traits after = AB_TRAIT_scaling | AB_TRAIT_arithmetic;
+    return is_sum(t) || (t & after && ab_graph_reads(graph, op, 1, is_sum)) ||
+           (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
 }
 
 static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *first) {
@@ -108,6 +110,7 @@ static bool weights_overflow(const ab_case *c, ab_first_nonfinite *first) {
         .by = "weight_cast",
         .tensor = "",
         .cause = "",
+        .place = "",
         .format = c->facts.half->name,
         .own = true,
         .read_largest = ab_json_number(c->facts.baseline, "vitals.initial_weights.largest", (double)NAN)};
@@ -131,6 +134,7 @@ static bool is_to_come(const ab_case *c, ab_first_nonfinite *first) {
                                       .by = "op",
                                       .tensor = "",
                                       .cause = "",
+                                      .place = "",
                                       .format = c->facts.half->name,
                                       .step = AB_STEP_UNKNOWN,
                                       .own = true,

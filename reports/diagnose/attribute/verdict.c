@@ -85,19 +85,29 @@ void ab_verdict_point_document(ab_verdict *verdict, const char *format, ...) {
     va_end(args);
 }
 
+/* " at train.py:12", where the name of the op does not say it. */
+static const char *at_place(const ab_first_nonfinite *first, char text[AB_VERDICT_LAYER]) {
+    char place[AB_VERDICT_LAYER];
+    text[0] = '\0';
+    if (!first->place[0] || strncmp(first->op, first->place, strlen(first->place)) == 0) return text;
+    ab_text_clean(place, sizeof place, first->place);
+    ab_text_show(text, AB_VERDICT_LAYER, " at %s", ab_text_brief(place, 60));
+    return text;
+}
+
 void ab_say_first_nonfinite(const ab_facts *facts, const ab_first_nonfinite *first, ab_verdict *verdict) {
-    char op[AB_VERDICT_LAYER], cause[AB_VERDICT_LAYER];
+    char op[AB_VERDICT_LAYER], cause[AB_VERDICT_LAYER], place[AB_VERDICT_LAYER];
     ab_text_clean(op, sizeof op, first->op);
     ab_text_clean(cause, sizeof cause, first->cause);
     memcpy(verdict->layer, op, sizeof op);
     if (isfinite(first->read_largest))
         ab_verdict_add_evidence(
             verdict,
-            "%s%s%s%s is the first op to produce a non-finite value from finite inputs: step %d, "
+            "%s%s%s%s%s is the first op to produce a non-finite value from finite inputs: step %d, "
             "%s pass, inputs up to %.4g%s%s",
             ab_text_brief(op, 60), first->type[0] ? " (" : "", ab_text_brief(first->type, 24),
-            first->type[0] ? ")" : "", first->step, ab_text_brief(first->pass, 10), first->read_largest,
-            cause[0] ? "; " : "", ab_text_brief(cause, 24));
+            first->type[0] ? ")" : "", at_place(first, place), first->step, ab_text_brief(first->pass, 10),
+            first->read_largest, cause[0] ? "; " : "", ab_text_brief(cause, 24));
     else
         ab_verdict_add_evidence(verdict, "%s (%s) is the first op with non-finite values: %s pass",
                                 ab_text_brief(op, 60), ab_text_brief(first->type, 24),

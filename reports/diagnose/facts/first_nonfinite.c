@@ -45,6 +45,7 @@ static bool from_origin(const cJSON *cell, bool expected, bool harmless, ab_firs
                                       .tensor = ab_json_text(event, "tensor", ""),
                                       .cause = ab_json_text(event, "cause.id", ""),
                                       .format = ab_json_text(event, "format", ""),
+                                      .place = ab_json_text(event, "place", ""),
                                       .step = (int)ab_json_number(event, "step", 0),
                                       .read_largest = ab_json_number(event, "read_largest", (double)NAN)};
         ab_text_exact(first->pointer, sizeof first->pointer, "/probes/origin/events/%d", here);
@@ -78,6 +79,7 @@ static bool from_activations(const cJSON *cell, const char *half, ab_first_nonfi
                                       .tensor = "",
                                       .cause = "",
                                       .format = half,
+                                      .place = "",
                                       .step = AB_STEP_UNKNOWN,
                                       .read_largest = (double)NAN};
         ab_text_exact(first->pointer, sizeof first->pointer, "/probes/activations/%d/overflowed", here);
@@ -97,6 +99,7 @@ static bool from_provenance(const cJSON *cell, ab_first_nonfinite *first) {
                                   .tensor = "",
                                   .cause = "",
                                   .format = "",
+                                  .place = "",
                                   .step = (int)ab_json_number(origin, "first_step", 0),
                                   .read_largest = (double)NAN,
                                   .pointer = "/probes/nan_provenance/origins/0"};
@@ -111,6 +114,7 @@ ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bo
                                 .tensor = "",
                                 .cause = "",
                                 .format = "",
+                                .place = "",
                                 .read_largest = (double)NAN};
     if (from_origin(cell, false, false, &first) || from_origin(cell, false, true, &first) ||
         (expected && from_origin(cell, true, true, &first)))

@@ -16,6 +16,7 @@ typedef struct ab_first_nonfinite {
     const char *tensor;                /* of the op: "out", "weight", "in0.grad", ...; or "" */
     const char *cause;  /* from the origin probe: "range_overflow", "mathematics", ...; or "" */
     const char *format; /* of the written value; or "" */
+    const char *place;  /* of the op in somebody's source, file:line; or "" */
     int step;           /* AB_STEP_UNKNOWN: not recorded */
     double read_largest;
     bool own; /* not a consequence of something earlier: in the first step, or near the limit in O0 too, or

@@ -3,6 +3,7 @@
  * with which that loss enters the run's; a larger one was not averaged. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -26,6 +27,21 @@ static double logit_energy(const ab_case *c, double *bound) {
     return energy->valuedouble / steps / (scale * scale);
 }
 
+/* The loop saw that each micro-batch's loss is a mean, and that these means are added up. */
+static bool sums_means(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated sum = ab_stated_of(&c->facts, "sum_of_means");
+    if (!sum.known || !(sum.largest > 1)) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
+    if (ab_baseline_fails(c)) ab_say_baseline_fails(c, verdict);
+    ab_verdict_add_evidence(verdict,
+                            "the gradients of %.3g mean losses are added up in a step, and none was divided",
+                            sum.largest);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/largest", sum.index);
+    return true;
+}
+
 /* Independent of symptoms: no mean can exceed the bound. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
     const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
@@ -46,7 +62,8 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    return (ab_baseline_fails(c) || c->behind) && shows(c, verdict);
+    if (!(ab_baseline_fails(c) || c->behind || c->nonfinite)) return false;
+    return sums_means(c, verdict) || shows(c, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

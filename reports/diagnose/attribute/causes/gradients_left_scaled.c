@@ -4,6 +4,7 @@
  * on the rate. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -17,7 +18,25 @@ static double times_too_large(const cJSON *cell) {
     return scaled > 0 ? sqrt(given / scaled) * ab_first_scale(cell) : (double)NAN;
 }
 
+/* The loop saw an optimizer step with gradients of a scaled loss that nobody had divided by that scale. */
+static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated left = ab_stated_of(&c->facts, "gradients_left_scaled");
+    char text[AB_TEXT_NUMBER];
+    if (!left.known || !(left.largest > 1)) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = left.first_step;
+    ab_verdict_add_evidence(
+        verdict,
+        "%s makes steps with gradients of a scaled loss that nobody divided by the scale, "
+        "%s times too large, first at step %d",
+        ab_text_brief(left.place, 40), ab_text_scale(text, left.largest), left.first_step);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/largest", left.index);
+    return true;
+}
+
 static bool shows(const ab_case *c, ab_verdict *verdict) {
+    if (seen_by_loop(c, verdict)) return true;
     const double micro = fmax(1, ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1)),
                  scale = ab_first_scale(c->facts.cell), times = times_too_large(c->facts.cell);
     /* a sum over micro-batches has at most sqrt(micro) times the norm of all its terms */
@@ -41,6 +60,12 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
         ab_remedy_add_text(remedy, "let the optimizer divide by the scale that the loss was multiplied with");
 }
 
+static bool no_scale(const ab_case *c, const ab_verdict *verdict) {
+    return !ab_stated_of(&c->facts, "gradients_left_scaled").known && ab_refuted_no_scale.holds(c, verdict);
+}
+
+static const ab_refutation refuted_no_scale = {"the loss is not scaled", no_scale};
+
 const ab_verdict_rule ab_verdict_rule_gradients_left_scaled = {
     .id = "gradients_left_scaled",
     .family = AB_FAMILY_CONFIGURATION,
@@ -48,7 +73,7 @@ const ab_verdict_rule ab_verdict_rule_gradients_left_scaled = {
     .text = "the optimizer gets gradients that still carry the loss scale",
     .needs = {&ab_need_gradients, &ab_need_unscaled},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&ab_refuted_no_scale},
+    .refuted_by = {&refuted_no_scale},
     .judge = shows,
     .shows = shows,
     .remedy = remedy,

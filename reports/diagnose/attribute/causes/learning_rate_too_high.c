@@ -124,12 +124,13 @@ static const ab_refutation refuted_start = {
 static bool no_value(const ab_case *c, const ab_verdict *verdict) {
     (void)verdict;
     const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.baseline, "fp32", false);
-    return c->facts.baseline_loss.nonfinite > 0 && strcmp(first.cause, "mathematics") == 0 &&
-           !ab_baseline_jumps(c);
+    const bool none = strcmp(first.cause, "mathematics") == 0 || strcmp(first.cause, "poisoned_input") == 0;
+    return c->facts.baseline_loss.nonfinite > 0 && none && !ab_baseline_jumps(c);
 }
 
 static const ab_refutation refuted_no_value = {
-    "O0's first value that is not finite is that of a formula which has none, and no loss had risen before",
+    "O0's first value that is not finite is an input, or that of a formula which has none, and no loss had "
+    "risen before",
     no_value};
 
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {

@@ -2,6 +2,7 @@
  * format. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -46,6 +47,20 @@ static bool diverged(const ab_case *c, const ab_verdict *verdict) {
 static const ab_refutation refuted_diverged = {"O0's losses had risen to several times the first before",
                                                diverged};
 
+/* Data that were prepared before the training have causes of their own. */
+static bool in_data(const ab_case *c, const ab_verdict *verdict) {
+    const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
+    return made.known && strcmp(made.place, verdict->layer) == 0;
+}
+
+static bool is_mask(const ab_case *c, const ab_verdict *verdict) {
+    const ab_stated rows = ab_stated_of(&c->facts, "masked_rows");
+    return rows.known && strcmp(rows.place, verdict->layer) == 0;
+}
+
+static const ab_refutation refuted_in_data = {"it ran before the training: the data are not finite", in_data},
+                           refuted_is_mask = {"its rows have nothing but the -inf of a mask", is_mask};
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
     ab_remedy_add_text(remedy,
@@ -61,7 +76,7 @@ const ab_verdict_rule ab_verdict_rule_math_singularity = {
     .text = "a formula has no finite value, in any format",
     .needs = {&ab_need_o0, &ab_need_origin},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&ab_refuted_bad_start, &refuted_diverged},
+    .refuted_by = {&ab_refuted_bad_start, &refuted_diverged, &refuted_in_data, &refuted_is_mask},
     .judge = judge,
     .remedy = remedy,
 };

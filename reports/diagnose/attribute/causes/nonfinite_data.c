@@ -1,13 +1,37 @@
 /* Inputs that are NaN or inf in some samples: one such batch makes every weight non-finite, in any format. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 #include <string.h>
 
+/* In a probe's record: what the loss is not finite from was there, or was made, before the training. */
+static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    const bool before = made.known && strcmp(made.place, first.op) == 0,
+               read = ab_is_loop(&c->facts) && strcmp(first.cause, "poisoned_input") == 0;
+    if (!(before || read) || (before && ab_first_traits(&c->facts, &first) & AB_TRAIT_quotient)) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = before ? 0 : first.step;
+    ab_say_first_nonfinite(&c->facts, &first, verdict);
+    if (before) {
+        ab_verdict_add_evidence(verdict,
+                                "it ran before the first step: the data are not finite from then on");
+        ab_verdict_point_document(verdict, "/probe/facts/%d", made.index);
+    } else {
+        ab_verdict_add_evidence(verdict, "what it read was not finite, and no operation of the step made it");
+        ab_verdict_point(&c->facts, verdict, "%s/cause", first.pointer);
+    }
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (seen_by_loop(c, verdict)) return true;
     const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
     if (!ab_baseline_fails(c) || ab_json_number(inputs, "batches", 0) <= 0) return false;
     verdict->proof = AB_PROOF_SHOWN;
@@ -56,6 +80,12 @@ static bool in_every_sample(const ab_case *c, const ab_verdict *verdict) {
 static const ab_refutation refuted_in_every_sample = {"the same inputs are not finite in every sample",
                                                       in_every_sample};
 
+static bool o0_finite(const ab_case *c, const ab_verdict *verdict) {
+    return c->facts.baseline && ab_refuted_o0_finite.holds(c, verdict);
+}
+
+static const ab_refutation refuted_o0_finite = {"all of O0's losses are finite", o0_finite};
+
 const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
     .id = "nonfinite_data",
     .family = AB_FAMILY_TRAINING,
@@ -63,7 +93,7 @@ const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
     .text = "inputs of some samples are not finite",
     .needs = {&ab_need_o0, &ab_need_vitals},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&ab_refuted_o0_finite, &refuted_in_every_sample},
+    .refuted_by = {&refuted_o0_finite, &refuted_in_every_sample},
     .judge = judge,
     .remedy = remedy,
 };

@@ -1,17 +1,35 @@
-/* Two checkpoints of one run: steps were taken, and the trained weights did not move. Each of Adam's steps
- * moves every weight that has had a gradient, unless the update is lost in rounding or the step is skipped.
+/* Steps that had no gradients: a loop threw them away between the backward pass and the step (it states
+ * steps_without_gradients). Or two checkpoints of one run: steps were taken, and the trained weights did not
+ * move. Each of Adam's steps moves every weight that has had a gradient, unless the update is lost in
+ * rounding or the step is skipped.
  */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 
+static bool had_no_gradients(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated empty = ab_stated_of(&c->facts, "steps_without_gradients");
+    const double steps = ab_loop_number(&c->facts, "steps");
+    if (!empty.known || !(empty.largest > c->facts.limits->skipping_share * steps)) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = empty.first_step;
+    ab_verdict_add_evidence(
+        verdict, "%.0f of %.0f steps had no gradients: they were set to zero after the backward pass",
+        empty.largest, steps);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/largest", empty.index);
+    return true;
+}
+
 static bool find(const ab_case *c, ab_verdict *verdict) {
     const cJSON *since = ab_json_at(c->facts.document, "checkpoint.since");
     const double moved = ab_json_number(since, "moved", 0), elements = ab_json_number(since, "elements", 0);
     char share[AB_TEXT_NUMBER];
+    if (had_no_gradients(c, verdict)) return true;
     if (!since || ab_json_number(since, "steps", 0) < 1 || !(moved < c->facts.limits->still_share * elements))
         return false;
     verdict->proof = AB_PROOF_SHOWN;
@@ -33,18 +51,21 @@ static bool has_no_rate(const ab_case *c, const ab_verdict *verdict) {
 static const ab_refutation refuted_no_rate = {"the learning rate is 0: the schedule has ended", has_no_rate};
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
-    (void)c;
     (void)verdict;
-    ab_remedy_add_text(
-        remedy, "see whether steps are skipped (the scaler's state, the log) and whether updates are lost "
-                "in half weights; keep fp32 master weights");
+    if (ab_stated_of(&c->facts, "steps_without_gradients").known)
+        ab_remedy_add_text(remedy, "call zero_grad() before the backward pass, or after the step");
+    else
+        ab_remedy_add_text(
+            remedy,
+            "see whether steps are skipped (the scaler's state, the log) and whether updates are lost "
+            "in half weights; keep fp32 master weights");
 }
 
 const ab_verdict_rule ab_verdict_rule_weights_stand_still = {
     .id = "weights_stand_still",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_STORE,
-    .text = "weights hardly moved between two checkpoints",
+    .text = "the weights stand still although steps are made",
     .needs = {&ab_need_loop},
     .predicts = AB_SYMPTOM_BEHIND,
     .refuted_by = {&refuted_no_rate},

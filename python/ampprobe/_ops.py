@@ -1,0 +1,420 @@
+"""Looks at every operation of some steps: the first that made the non-finite value that a loss or a gradient
+became, where in the user's source it is, and the operations round it.
+
+The loss or gradient is followed back, through operations whose results are not finite, to one that read
+finite values. A -inf that a mask wrote is no such value. Nothing of the run is changed: operations are
+called as they are, and their results are only read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import weakref
+from time import perf_counter
+from typing import Any, Optional
+
+from . import _kinds, _origin
+from ._layers import clean_name, tensors_in
+from ._replay import _floats, _in_double, _rows
+
+MOST_OPS = 300_000  # kept at once; then the looking ends
+_MOST_EXPLAINED = 64  # operations of one step that are computed in double
+_MOST_NODES = 32  # later operations in the graph that is kept for one origin
+_MOST_LATER = 400  # operations among which they are looked for
+_FARTHEST = 8  # edges from the origin back to the first operation of that graph
+
+
+_ENDS = {"product", "normalization"}  # beyond them are other values
+_FILLS = ("empty", "uniform", "normal", "randn", "rand", "zeros", "ones", "full", "fill", "zero", "arange")
+
+GOOD, MASKED, BAD = 0, 1, 2
+
+
+class Op:
+    """One operation as it ran."""
+
+    __slots__ = ("index", "name", "type", "traits", "stage", "module", "leaf", "place", "reads", "bad", "state",
+                 "partial", "event", "forward", "rows", "fills", "poison")  # fmt: skip
+
+    index: int
+    name: str
+    type: str
+    traits: tuple
+    stage: str
+    module: Any  # the innermost that runs
+    leaf: bool  # it is torch's, called from the user's source
+    place: str  # file:line of the user's
+    reads: list  # operations that wrote what it reads
+    bad: list  # those whose values it reads are not finite; None: nobody's that is known
+    state: int  # of its result
+    partial: bool  # it wrote a part of the memory
+    event: Optional[dict]
+    forward: Any  # the operation that this one is the backward pass of
+    rows: int  # of a softmax that are NaN
+    poison: str  # what it reads that nobody is known to have made: "poisoned_input", "bad_weights" or ""
+    fills: bool  # writes what it was not given
+
+
+class _Frames:
+    """Which line of the user's source is running, and which module."""
+
+    def __init__(self, torch: Any):
+        self._torch = os.path.dirname(torch.__file__)
+        own = os.path.dirname(_mode.__code__.co_filename)
+        self._others = (own, sysconfig.get_paths()["stdlib"], "<frozen")
+        self._packages = sysconfig.get_paths()["purelib"]
+        self._call = torch.nn.Module._call_impl.__code__
+        self._kinds: dict[Any, str] = {}
+
+    def _kind(self, code: Any) -> str:
+        path = code.co_filename
+        kind = "user"
+        if code is self._call:
+            kind = "module"
+        elif path.startswith(self._torch):
+            kind = "update" if path.startswith(os.path.join(self._torch, "optim")) else "library"
+        elif path.startswith(self._others) and not path.startswith(self._packages):
+            kind = "library"
+        self._kinds[code] = kind
+        return kind
+
+    def now(self) -> tuple[str, Any, bool, bool]:
+        """Place, innermost module, whether it runs no source of the user's, whether an optimizer steps."""
+        frame: Any = sys._getframe(2)
+        module, place, leaf, update = None, "", False, False
+        while frame is not None and not (place and module is not None):
+            kind = self._kinds.get(frame.f_code) or self._kind(frame.f_code)
+            if kind == "module" and module is None:
+                module, leaf = frame.f_locals.get("self"), not place
+            elif kind == "user" and not place:
+                place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            elif kind == "update":
+                update = True
+            frame = frame.f_back
+        return place, module, leaf, update
+
+
+def _memory(tensor: Any) -> int:
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except Exception:  # a tensor without memory of its own
+        return 0
+
+
+class Looker:
+    """The operations that were looked at, and who wrote what."""
+
+    def __init__(self, torch: Any):
+        self.torch = torch
+        self.ops: list[Op] = []
+        self.on = False
+        self.full = False  # there is no room for more, or it has failed
+        self.failed: Optional[str] = None
+        self.formats: set[str] = set()  # below fp32 that operations wrote
+        self.step = 0
+        self.scale = 1.0
+        self.loss: Optional[Op] = None
+        self.gradients: list[Op] = []
+        self._names: dict[int, str] = {}  # id of a module -> its name
+        self._parameters: set[int] = set()  # their memory
+        self._explained = 0
+        self._before: Optional[Op] = None  # made a non-finite value before any module ran
+        self._begun = 0  # first operation since looking began again
+        self._writers: dict[int, tuple] = {}  # memory -> operation, its result
+        self._sequence: dict[int, Op] = {}
+        self._changes: dict[Any, tuple] = {}
+        self._frames = _Frames(torch)
+        self._mode: Any = None
+        self.pid = os.getpid()
+        self.spent = 0.0  # seconds
+
+    # -- beginning and ending ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Looks from here on."""
+        if not self.on and not self.full:
+            self._begun = len(self.ops)
+            if self._mode is None:
+                self._mode = _mode(self)
+                self._mode.__enter__()
+            self.on = True
+
+    def leave(self) -> None:
+        """Leaves the mode, if it is the innermost: one of the user's that was entered later stays."""
+        from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+        if self._mode is not None and _get_current_dispatch_mode() is self._mode:
+            mode, self._mode = self._mode, None
+            mode.__exit__(None, None, None)
+
+    def knows(self, models: list) -> None:
+        """The names of the models' modules, and where their parameters are."""
+        for model in models:
+            if hasattr(model, "named_modules"):
+                self._names.update((id(module), clean_name(name)) for name, module in model.named_modules())
+                self._parameters.update(_memory(parameter) for parameter in model.parameters())
+
+    def fail(self, error: BaseException) -> None:
+        """An operation was not understood: the looking ends."""
+        self.failed = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        self.full = True
+        self.on = False
+
+    def begins(self, step: int) -> None:
+        """A step begins."""
+        self.step, self.loss, self.gradients, self._explained, self.scale = step, None, [], 0, 1.0
+        if len(self.ops) > MOST_OPS:
+            self.full = True
+            self.on = False
+
+    # -- what operations tell ------------------------------------------------------------------------
+
+    def _writer(self, memory: int) -> Optional[Op]:
+        op, result = self._writers.get(memory, (None, None))
+        if op is None or (op.index < self._begun and result() is None):
+            return None  # what was there when looking ended is gone; others may have the memory now
+        return op
+
+    def _read(self, tensor: Any) -> tuple[Optional[Op], int]:
+        """Who wrote a tensor, and whether its values are finite."""
+        writer = self._writer(_memory(tensor))
+        if writer is not None and writer.state == GOOD and not writer.partial:
+            return writer, GOOD
+        if _origin.finite([tensor]):
+            return writer, GOOD
+        mask = _origin.sound([tensor]) and (writer is None or writer.state == MASKED)
+        return writer, MASKED if mask else BAD
+
+    def changed(self, function: Any) -> tuple:
+        """Positions and names of arguments that an operation writes."""
+        found = self._changes.get(function)
+        if found is None:
+            arguments = enumerate(function._schema.arguments)
+            found = tuple((i, a.name) for i, a in arguments if a.alias_info and a.alias_info.is_write)
+            self._changes[function] = found
+        return found
+
+    def begins_op(self, args: tuple, kwargs: dict) -> list:
+        """What an operation is about to read: tensor, who wrote it, whether it is finite."""
+        return [(tensor, *self._read(tensor)) for tensor in _floats((args, kwargs), self.torch)]
+
+    def ends_op(self, function: Any, args: tuple, kwargs: dict, outputs: Any, read: list) -> None:
+        """An operation has run."""
+        schema, changed = function._schema, self.changed(function)
+        given = [args[i] if i < len(args) else kwargs.get(name) for i, name in changed]
+        results = _floats((outputs, given), self.torch)
+        if not results or (not changed and any(r.alias_info for r in schema.returns)):
+            return  # a view: what was written is as it was
+        self.formats.update(_origin.format_of(t.dtype) for t in results if t.dtype.itemsize < 4)
+        op = Op()
+        op.name, op.index, op.rows, op.event, op.forward = _kinds.base_name(function), len(self.ops), 0, None, None
+        op.type, op.traits = _kinds.kind_of(op.name, args)
+        op.place, op.module, op.leaf, update = self._frames.now()
+        self._place(op, update)
+        op.fills = op.name.removesuffix("_like") in _FILLS
+        op.reads, op.bad, op.poison = [], [], ""
+        for tensor, writer, state in read:
+            if state == BAD and writer is None:
+                op.poison = "bad_weights" if _memory(tensor) in self._parameters else "poisoned_input"
+            if writer is not None and writer not in op.reads:
+                op.reads.append(writer)
+            if state == BAD:
+                op.bad.append(writer)
+        op.state = self._state(op, results, any(state == MASKED for _, _, state in read))
+        if op.state == BAD and not op.bad and self._explained < _MOST_EXPLAINED:
+            self._explained += 1
+            self._explain(op, function, args, kwargs, [t for t, _, _ in read], results, bool(changed))
+        self.ops.append(op)
+        for tensor in results:
+            whole = tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
+            op.partial = not whole
+            self._writers[_memory(tensor)] = (op, weakref.ref(tensor))
+
+    def _place(self, op: Op, update: bool) -> None:
+        """Forward or backward pass; of the latter, of which operation it is a part."""
+        node = self.torch._C._current_autograd_node()
+        if node is None:
+            op.stage = "update" if update else "forward"
+            self._sequence.setdefault(self.torch.autograd._get_sequence_nr() - 1, op)
+            return
+        op.stage = "backward"
+        forward = self._sequence.get(node._sequence_nr())
+        if forward is not None:
+            op.forward, op.place, op.module, op.leaf = forward, forward.place, forward.module, forward.leaf
+
+    def _state(self, op: Op, results: list, masked: bool) -> int:
+        if "empty" in op.name or _origin.finite(results):  # memory that nobody has written yet
+            return GOOD
+        mask = not op.bad and _origin.sound(results) and (masked or op.name in _kinds.MASKS)
+        return MASKED if mask else BAD
+
+    def _explain(
+        self, op: Op, function: Any, args: tuple, kwargs: dict, inputs: list, results: list, changed: bool
+    ) -> None:
+        """The event of an operation that made what is not finite."""
+        wide = None if changed else _in_double(function, args, kwargs, self.torch)
+        scale = self.scale if op.stage == "backward" else 1.0
+        bad = [t for t in results if not _origin.finite([t])]
+        by = "op"
+        if op.name == "_to_copy":
+            by = "weight_cast" if inputs and _memory(inputs[0]) in self._parameters else "cast"
+        op.rows = _rows(function, results)
+        op.event = _origin.event_of(
+            bad,
+            _origin.cause_of(bad, wide, scale, self.torch),
+            by=by,
+            tensor="out",
+            read_largest=None if changed else _origin.largest(inputs),
+            ran_again=True,
+            **{"pass": op.stage},
+        )
+
+    # -- what the loop tells -------------------------------------------------------------------------
+
+    def tell_loss(self, tensors: Any) -> None:
+        """What is differentiated."""
+        for tensor in tensors_in(tensors, self.torch):
+            writer, state = self._read(tensor.detach())
+            if state != GOOD and self.loss is None:
+                self.loss = writer
+
+    def tell_gradients(self, gradients: list) -> None:
+        """The gradients of the step, before they are unscaled or clipped."""
+        if self.loss is not None or self.gradients:
+            return
+        for gradient in gradients:
+            if type(gradient) is self.torch.Tensor and not gradient.is_sparse:
+                writer, state = self._read(gradient.detach())
+                if state != GOOD and writer is not None:
+                    self.gradients.append(writer)
+
+    def origin(self) -> Optional[dict]:
+        """The event of the step, with its graph; None: everything that was told is finite."""
+        told = [self.loss] if self.loss is not None else self.gradients
+        roots = self._roots(told)
+        if not roots:
+            return None
+        root = min(roots, key=lambda op: op.index)
+        return self._event(root)
+
+    def _roots(self, told: list) -> list:
+        """Operations whose results are not finite though what they read is, or whose input nobody wrote."""
+        seen, left, roots = set(), list(told), []
+        while left:
+            op = left.pop()
+            if op.index in seen:
+                continue
+            seen.add(op.index)
+            known = [other for other in op.bad if other is not None]
+            left += known
+            if len(known) < len(op.bad) or not op.bad:
+                roots.append(op)
+        return roots
+
+    def _event(self, op: Op) -> dict:
+        made = op.forward or op
+        event = op.event or _nothing(op, op.poison or "cannot_tell")
+        head = {"op": self._label(made), "type": made.type, "place": op.place}
+        if self.step == 0 and not any(one.module is not None for one in self.ops[: op.index + 1]):
+            self._before = op
+        return {**event, **head, "rows": op.rows, "graph": self._graph(made)}
+
+    def once(self) -> Optional[str]:
+        """The name of what was not finite before the first step, if the steps do not make it again."""
+        op, self._before = self._before, None
+        if op is None or any(o.place == op.place and o.type == op.type for o in self.ops[op.index + 1 :]):
+            return None
+        return self._label(op)
+
+    # -- the graph round an origin -------------------------------------------------------------------
+
+    def _label(self, op: Op) -> str:
+        name = self._names.get(id(op.module), "") if op.module is not None else ""
+        if op.leaf and name:
+            return name
+        return f"{op.place} in {name}" if name and op.place else op.place or name or op.type
+
+    def _near(self, op: Op) -> list[Op]:
+        """The operation, and those that it reads or that read it, a few edges away."""
+        found, edge = {op.index: op}, [op]
+        for _ in range(_FARTHEST):
+            edge = [
+                other
+                for one in edge
+                if one is op or not _ENDS & set(one.traits)
+                for other in one.reads
+                if other.index not in found and other.stage == "forward" and not other.fills
+            ]
+            found.update((other.index, other) for other in edge)
+        most = len(found) + _MOST_NODES
+        forward = {op.index}
+        for other in self.ops[op.index + 1 : op.index + _MOST_LATER]:
+            if len(found) >= most or other.stage != "forward":
+                break
+            if any(read.index in forward for read in other.reads):
+                found[other.index] = other
+                if not _ENDS & set(other.traits):
+                    forward.add(other.index)
+        return sorted(found.values(), key=lambda one: one.index)
+
+    def _graph(self, op: Op) -> list[dict]:
+        """That as the record's graph, in the order in which it ran."""
+        near, names, taken = self._near(op), {}, {self._label(op)}
+        for one in near:
+            label = self._label(one) if one is op else f"{self._label(one)} {one.type}"
+            name, number = label, 1
+            while one is not op and name in taken:
+                number += 1
+                name = f"{label} {number}"
+            taken.add(name)
+            names[one.index] = name
+        return [
+            {
+                "op": names[one.index],
+                "type": one.type,
+                "inputs": [names[read.index] for read in one.reads if read.index in names],
+                "traits": list(one.traits),
+            }
+            for one in near
+        ]
+
+
+def _nothing(op: Op, cause: str) -> dict:
+    """An event of an operation that was not computed again."""
+    empty = {"samples": 0, "value": None, "unscaled": None, "partial": None, "limit": None}
+    return {
+        **_origin.event_of([], {"id": cause, **empty}, format="fp32"),
+        **{"by": "op", "tensor": None, "read_largest": None, "ran_again": True, "pass": op.stage},
+    }
+
+
+def _mode(looker: Looker) -> Any:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        """Hands every operation to a Looker. What that does wrong ends the looking, and nothing else."""
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if not looker.on or os.getpid() != looker.pid:
+                return function(*args, **kwargs)
+            started = perf_counter()
+            read: Optional[list] = None
+            try:
+                read = looker.begins_op(args, kwargs)
+            except Exception as error:
+                looker.fail(error)
+            looker.spent += perf_counter() - started
+            outputs = function(*args, **kwargs)
+            started = perf_counter()
+            try:
+                if read is not None:
+                    looker.ends_op(function, args, kwargs, outputs, read)
+            except Exception as error:
+                looker.fail(error)
+            looker.spent += perf_counter() - started
+            return outputs
+
+    return Mode()

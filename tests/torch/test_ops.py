@@ -1,0 +1,260 @@
+"""Operations of a step: the one that made the first non-finite value, where it is in the source, the fp32 pass."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import settings  # noqa: F401
+import torch
+
+from ampprobe import _ops, _thorough
+
+PROGRAM = os.environ.get("AMPBENCH")
+LIBRARY = os.environ.get("AMPPROBE_LIBRARY")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+TRAINING = """
+    import torch
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.1), torch.nn.BatchNorm1d(16),
+                                torch.nn.ReLU(inplace=True), torch.nn.Linear(16, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=4)
+    for step in range(12):
+        x, y = torch.randn(32, 8), torch.randint(0, 4, (32,))
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        print(loss.item(), scaler.get_scale())
+    print([p.double().sum().item() for p in model.parameters()])
+"""
+
+LOG_OF_HALF = """
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    for step in range(20):
+        y = torch.randint(0, 8, (32,))
+        with torch.autocast("cpu", dtype=torch.float16):
+            p = torch.softmax(40 * model(torch.randn(32, 4)), 1)
+            loss = -torch.log(p.half() + 1e-8).gather(1, y[:, None]).mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        print(step, loss.item())
+"""
+
+DATA = """
+    import torch
+    x = torch.ones(8, 3)
+    x = (x - x.mean(0)) / x.std(0)
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def looked_at(steps, scale=1.0):
+    """What a Looker finds in one call of `steps`, which gives the loss."""
+    looker = _ops.Looker(torch)
+    looker.start()
+    looker.begins(0)
+    looker.scale = scale
+    try:
+        loss, parameters = steps()
+        looker.tell_loss(loss)
+        (loss * scale).backward()
+        looker.tell_gradients([p.grad for p in parameters])
+        return looker.origin()
+    finally:
+        looker.on = False
+        looker.leave()
+
+
+class Operations(unittest.TestCase):
+    def test_the_root_is_named_and_not_what_it_spoiled(self):
+        def steps():
+            x = torch.tensor([1.0, 0.0], requires_grad=True)
+            y = torch.log(x.half())  # -inf
+            return (y * 2).float().sum().sigmoid() + y.sum(), [x]
+
+        event = looked_at(steps)
+        self.assertEqual((event["type"], event["pass"], event["format"]), ("log", "forward", "fp16"))
+        self.assertEqual(event["cause"]["id"], "mathematics")
+        self.assertRegex(event["place"], r"test_ops\.py:\d+$")
+
+    def test_a_mask_is_no_origin(self):
+        def steps(rows):
+            x = torch.randn(2, 3, requires_grad=True)
+            mask = torch.tensor([[True, False, False], [rows, True, True]])
+            return x.masked_fill(~mask, float("-inf")).softmax(-1).square().sum(), [x]
+
+        self.assertIsNone(looked_at(lambda: steps(True)))
+
+        def empty():
+            x = torch.randn(2, 3, requires_grad=True)
+            return x.masked_fill(torch.ones(2, 3, dtype=torch.bool), float("-inf")).softmax(-1).sum(), [x]
+
+        event = looked_at(empty)
+        self.assertEqual((event["type"], event["rows"]), ("softmax", 2))
+
+    def test_the_backward_pass_is_named_by_its_operation(self):
+        def steps():
+            x = torch.tensor([-1.0, 4.0, 0.0], requires_grad=True)
+            return torch.where(x > 0, x.clamp_min(0).sqrt(), torch.zeros(())).sum(), [x]
+
+        event = looked_at(steps)
+        self.assertEqual((event["type"], event["pass"]), ("sqrt", "backward"))
+
+    def test_an_overflow_of_the_scale_is_told_from_one_of_the_range(self):
+        def steps():
+            x = torch.ones(4, dtype=torch.float16, requires_grad=True)
+            return (x * 300).float().sum(), [x]
+
+        event = looked_at(steps, scale=1024.0)
+        self.assertEqual((event["cause"]["id"], event["pass"]), ("scale_induced", "backward"))
+
+        def wide():
+            x = torch.full((4,), 300.0, dtype=torch.float16, requires_grad=True)
+            return (x * x).float().sum(), [x]
+
+        event = looked_at(wide)
+        self.assertEqual((event["cause"]["id"], event["type"]), ("range_overflow", "square"))
+        self.assertEqual(event["cause"]["value"], 90000.0)
+
+    def test_the_graph_has_what_it_reads_and_who_reads_it(self):
+        def steps():
+            x = torch.full((2, 4), 300.0, dtype=torch.float16, requires_grad=True)
+            square = x.pow(2)
+            return (x * (square.mean(-1, keepdim=True) + 1e-6).sqrt()).float().sum(), [x]
+
+        event = looked_at(steps)
+        self.assertEqual(event["type"], "pow")
+        ops = {row["op"]: row for row in event["graph"]}
+        mean = next(row for row in ops.values() if row["type"] == "mean")
+        self.assertEqual(mean["inputs"], [event["op"]])
+        self.assertEqual(mean["traits"], ["sum"])
+        self.assertTrue(any("root" in row["traits"] for row in ops.values()))
+
+    def test_formats_of_one_byte_are_read(self):
+        def steps():
+            x = torch.full((4,), 600.0, requires_grad=True)
+            return x.to(torch.float8_e4m3fn).float().sum(), [x]
+
+        event = looked_at(steps)
+        self.assertEqual((event["type"], event["format"], event["by"]), ("cast", "fp8_e4m3", "cast"))
+
+
+@unittest.skipUnless(LIBRARY, "AMPPROBE_LIBRARY is not set: libampprobe was not built")
+class Passes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def run_script(self, text, *options):
+        with open(os.path.join(self.folder, "train.py"), "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(text))
+        environment = {**os.environ, "PYTHONPATH": os.path.abspath(os.path.join(ROOT, "python"))}
+        command = [sys.executable, *(("-m", "ampprobe", *options) if options else ()), "train.py"]
+        return subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, check=False, env=environment
+        )
+
+    def record(self, name="run.ampprobe.json"):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return json.load(file)
+
+    def verdict(self):
+        if not PROGRAM:
+            self.skipTest("AMPBENCH is not set")
+        said = subprocess.run(
+            [PROGRAM, "diagnose", "--json", "-", os.path.join(self.folder, "run.ampprobe.json")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        start = said.stdout.find("{")
+        return json.JSONDecoder().raw_decode(said.stdout[start:])[0]["cells"][0]["verdicts"][0]
+
+    def test_looking_changes_no_bit(self):
+        plain = self.run_script(TRAINING)
+        looked = self.run_script(TRAINING, "--look", "0:11")
+        self.assertEqual((looked.returncode, looked.stdout), (0, plain.stdout), looked.stderr)
+        self.assertNotIn("turned itself off", looked.stderr)
+        self.assertTrue(self.record()["probe"]["about"]["formats"])
+
+    def test_the_script_ends_after_the_step_that_was_asked_for(self):
+        run = self.run_script(TRAINING, "--look", "1:2", "--stop-after", "2")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(len(self.record()["cells"][0]["loss"]), 3)
+
+    def test_fp32_is_what_the_script_would_be_with_fp32_in_it(self):
+        half = """
+            import torch
+            torch.manual_seed(0)
+            model = torch.nn.Linear(4, 2).to(torch.bfloat16)
+            model.extra = torch.nn.Linear(2, 1, dtype=torch.float16)
+            model.extra.half()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(3):
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    x = torch.zeros(8, 4, dtype=torch.float16) + torch.randn(8, 4).bfloat16()
+                    loss = model.extra(model(x).half()).mean()
+                optimizer.zero_grad(); loss.backward(); optimizer.step()
+                print(loss.item(), loss.dtype)
+            """
+        wide = half.replace(".to(torch.bfloat16)", "").replace(", dtype=torch.float16", "")
+        wide = wide.replace(".half()", "").replace(".bfloat16()", "").replace(
+            'torch.autocast("cpu", dtype=torch.bfloat16)', "torch.enable_grad()"
+        )
+        plain, run = self.run_script(wide), self.run_script(half, "--fp32")
+        self.assertEqual((plain.returncode, run.stdout), (0, plain.stdout), plain.stderr + run.stderr)
+        self.assertIn("float32", run.stdout)
+
+    def test_thorough_names_what_half_alone_does(self):
+        plain, run = self.run_script(LOG_OF_HALF), self.run_script(LOG_OF_HALF, "--thorough")
+        self.assertEqual((run.returncode, run.stdout), (0, plain.stdout), run.stderr)
+        self.assertEqual(self.record()["probe"]["about"]["baseline"], "run.fp32.ampprobe.json")
+        losses = self.record("run.fp32.ampprobe.json")["cells"][0]["loss"]
+        self.assertNotIn(None, losses)
+        verdict = self.verdict()
+        self.assertEqual(verdict["id"], "exp_log_in_half")
+        self.assertEqual(verdict["layer"], "train.py:11")
+
+    def test_thorough_names_data_that_were_made_before(self):
+        run = self.run_script(DATA, "--thorough")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.verdict()["id"], "data_normalization_division_by_zero")
+
+    def test_thorough_has_the_status_of_the_first_run(self):
+        run = self.run_script("import sys; sys.exit(3)", "--thorough")
+        self.assertEqual(run.returncode, 3)
+
+    def test_the_step_to_look_at(self):
+        cell = {"loss": [1.0, 2.0, None], "loss_stride": 4, "steps_total": 12}
+        self.assertEqual(_thorough.first_bad_step({"cells": [cell]}), 8)
+        cell = {"loss": [1.0] * 8, "steps_total": 8, "skipped_steps": [0, 1, 5]}
+        self.assertEqual(_thorough.first_bad_step({"cells": [cell]}), 5)
+        self.assertIsNone(_thorough.first_bad_step({"cells": [{**cell, "skipped_steps": [0]}]}))
+
+
+if __name__ == "__main__":
+    unittest.main()

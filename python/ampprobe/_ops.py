@@ -267,7 +267,7 @@ class Looker:
             by=by,
             tensor="out",
             read_largest=None if changed else _origin.largest(inputs),
-            ran_again=True,
+            ran_again=False,
             **{"pass": op.stage},
         )
 
@@ -386,7 +386,7 @@ def _nothing(op: Op, cause: str) -> dict:
     empty = {"samples": 0, "value": None, "unscaled": None, "partial": None, "limit": None}
     return {
         **_origin.event_of([], {"id": cause, **empty}, format="fp32"),
-        **{"by": "op", "tensor": None, "read_largest": None, "ran_again": True, "pass": op.stage},
+        **{"by": "op", "tensor": None, "read_largest": None, "ran_again": False, "pass": op.stage},
     }
 
 

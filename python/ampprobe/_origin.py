@@ -83,8 +83,15 @@ def in_words(event: dict) -> str:
         + (f"its inputs reach {read:.4g}; " if read is not None else "")
         + text
         + (f", the format ends at {limit:.4g}" if limit is not None else "")
-        + ("" if event["ran_again"] else f"; {_HOW}")
+        + ("" if event["ran_again"] or place else f"; {_HOW}")
     )
+
+
+def is_same(one: dict, other: dict) -> bool:
+    """Whether two events are of one operation; a hook knows the layer's class in its place."""
+    if (one["op"], one["pass"]) != (other["op"], other["pass"]):
+        return False
+    return one["type"] == other["type"] or ("place" in one) != ("place" in other)
 
 
 def outside_in_words(layer: str) -> str:

@@ -355,8 +355,7 @@ class Probe:
 
     def _keep_origin(self, event: dict, rows: int) -> None:
         self.finder.origin({**event, "rows": rows})
-        place = (event["op"], event["type"], event["pass"])
-        known = [other for other in self.origins if (other["op"], other["type"], other["pass"]) == place]
+        known = [other for other in self.origins if _origin.is_same(other, event)]
         if known:
             known[0].update(last_step=event["step"], times=known[0]["times"] + 1)
         elif len(self.origins) < _origin.MOST_ORIGINS:

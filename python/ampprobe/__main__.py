@@ -82,7 +82,14 @@ def _stop_after(text: str) -> int:
 
 
 _SWITCHES = ("--thorough", "--fp32")
-_VALUES = {"--look": _look, "--stop-after": _stop_after, "--out": str, "--every": _every, "--budget": _budget, "--half": _half}
+_VALUES = {
+    "--out": str,
+    "--every": _every,
+    "--budget": _budget,
+    "--half": _half,
+    "--look": _look,
+    "--stop-after": _stop_after,
+}
 
 
 def parse(arguments: list[str]) -> tuple[dict, Optional[str], list[str]]:

@@ -1,7 +1,8 @@
 """Runs a script in fp32 that was written for a half format: what it would do with no half in it.
 
-autocast stays off, a GradScaler's scale is 1, and where the script asks torch for a half dtype (Module.half(),
-Tensor.to, dtype=torch.bfloat16, fp8) it gets fp32. What numpy or a library's own kernels make in half stays.
+autocast stays off, a GradScaler's scale is 1, and where the script asks torch for a half dtype
+(Module.half(), Tensor.to, dtype=torch.bfloat16, fp8) it gets fp32. What numpy or a library's own kernels make
+in half stays.
 """
 
 from __future__ import annotations

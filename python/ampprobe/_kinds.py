@@ -66,7 +66,9 @@ _TYPES = {
     "linalg_vector_norm": "norm",
 }
 _KINDS = {
-    name: (_TYPES.get(name, name), tuple(traits.split())) for traits, names in _TRAITS.items() for name in names
+    name: (_TYPES.get(name, name), tuple(traits.split()))
+    for traits, names in _TRAITS.items()
+    for name in names
 }
 
 # Operations that write the -inf of a mask on purpose.

@@ -35,8 +35,8 @@ GOOD, MASKED, BAD = 0, 1, 2
 class Op:
     """One operation as it ran."""
 
-    __slots__ = ("index", "name", "type", "traits", "stage", "module", "leaf", "place", "reads", "bad", "state",
-                 "partial", "event", "forward", "rows", "fills", "poison")  # fmt: skip
+    __slots__ = ("index", "name", "type", "traits", "stage", "module", "leaf", "place", "reads", "bad",
+                 "state", "partial", "event", "forward", "rows", "fills", "poison")  # fmt: skip
 
     index: int
     name: str
@@ -209,7 +209,8 @@ class Looker:
             return  # a view: what was written is as it was
         self.formats.update(_origin.format_of(t.dtype) for t in results if t.dtype.itemsize < 4)
         op = Op()
-        op.name, op.index, op.rows, op.event, op.forward = _kinds.base_name(function), len(self.ops), 0, None, None
+        op.name, op.index = _kinds.base_name(function), len(self.ops)
+        op.rows, op.event, op.forward = 0, None, None
         op.type, op.traits = _kinds.kind_of(op.name, args)
         op.place, op.module, op.leaf, update = self._frames.now()
         self._place(op, update)

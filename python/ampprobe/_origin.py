@@ -102,7 +102,13 @@ def outside_in_words(layer: str) -> str:
     )
 
 
-FORMATS = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
+FORMATS = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float64": "fp64",
+    "float8_e4m3fn": "fp8_e4m3",
+    "float8_e5m2": "fp8_e5m2",
+}
 
 
 def format_of(dtype: Any) -> str:

@@ -5,8 +5,8 @@
 3. In fp32, if the first pass used a half format: the baseline, in a record beside the first.
 4. In fp32, with every operation looked at where that went wrong.
 
-What passes 2 and 4 found is put into the records of 1 and 3. A script whose runs are not alike (no fixed seed)
-is looked at where this run of it goes wrong, if it does.
+What passes 2 and 4 found is put into the records of 1 and 3. A script whose runs are not alike (no fixed
+seed) is looked at where this run of it goes wrong, if it does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _write(path: str, document: dict) -> None:
 
 
 def first_bad_step(document: dict) -> Optional[int]:
-    """The first step of a record whose loss is not finite; else the last that was skipped, if late; else None."""
+    """The first step of a record whose loss is not finite; else the first late skip; else None."""
     cell = document["cells"][0]
     stride = int(cell.get("loss_stride", 1))
     for index, loss in enumerate(cell["loss"]):
@@ -99,7 +99,7 @@ class Passes:
         if found is None:
             return
         if not _same(document, found):
-            _say("its losses are not those of the first run: the script is not repeatable, and is judged as it is")
+            _say("its losses are not those of the first run: the script is not repeatable")
         about = found.get("probe", {}).get("about", {})
         mine = document["probe"]["about"]
         if about.get("origin"):

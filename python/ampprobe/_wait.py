@@ -84,7 +84,8 @@ class Waiting:
     """Stands where a probe stands, until there is something to attach one to."""
 
     def __init__(self, options: dict):
-        self.options = {key: value for key, value in options.items() if key not in ("look", "stop_after", "fp32")}
+        own = ("look", "stop_after", "fp32")
+        self.options = {key: value for key, value in options.items() if key not in own}
         self.look = options.get("look")  # first and last step of which every operation is looked at
         self.stop_after = options.get("stop_after")
         self.fp32 = bool(options.get("fp32"))

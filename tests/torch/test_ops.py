@@ -1,4 +1,4 @@
-"""Operations of a step: the one that made the first non-finite value, where it is in the source, the fp32 pass."""
+"""Operations of a step: the one that made the first non-finite value, its line, and the fp32 pass."""
 
 import json
 import os

@@ -44,6 +44,11 @@ typedef struct builder {
     bool few_groups; /* key and value heads are copied among ranks */
 } builder;
 
+static ab_status no_memory(void) {
+    ab_fail(AB_NO_MEMORY, "out of memory for the ranks");
+    return AB_NO_MEMORY;
+}
+
 /* ---- names of files --------------------------------------------------------------------------- */
 
 static const char *base_of(const char *path) { return strrchr(path, '/') ? strrchr(path, '/') + 1 : path; }
@@ -129,7 +134,7 @@ static ab_status open_rank(builder *b, const char *path, const char *above, cons
     char file[2 * PATH_TEXT];
     rank *r = &b->to->rank[b->to->ranks];
     r->folder = ab_text_new("%s", folder);
-    if (!r->folder) return ab_fail(AB_NO_MEMORY, "out of memory for the ranks");
+    if (!r->folder) return no_memory();
     b->to->ranks++;
     read_numbers(r);
     ab_text_show(file, sizeof file, "%s%s/%s", above, folder, base_of(path));
@@ -181,10 +186,11 @@ static ab_status open_ranks(builder *b, const char *path) {
     const int count = list_ranks(path, &names);
     ab_status status = AB_OK;
     b->to->rank = calloc((size_t)count + 1, sizeof *b->to->rank);
-    if (!b->to->rank)
-        status = ab_fail(AB_NO_MEMORY, "out of memory for %d ranks", count);
-    else if (count == 0 || count > MOST_RANKS || !split_path(path, above, &own))
-        status = ab_fail(AB_INPUT, "expected at most %d ranks, found %d", MOST_RANKS, count);
+    if (!b->to->rank) status = no_memory();
+    if (status == AB_OK && (count == 0 || count > MOST_RANKS || !split_path(path, above, &own))) {
+        ab_fail(AB_INPUT, "expected at most %d ranks, found %d", MOST_RANKS, count);
+        status = AB_INPUT;
+    }
     for (int i = 0; i < count && status == AB_OK; i++) status = open_rank(b, path, above, names[i]->d_name);
     free_names(names, count);
     return status == AB_OK ? use_arguments(b) : status;
@@ -317,7 +323,7 @@ static bool is_master(const char *name) { return strstr(name, ".fp32_from_fp16_p
 
 static ab_status add_slot(slots *s, long id, const ab_tensor_entry *entry) {
     slot *grown = realloc(s->slot, (size_t)(s->count + 1) * sizeof *grown);
-    if (!grown) return ab_fail(AB_NO_MEMORY, "out of memory for the optimizer's tensors");
+    if (!grown) return no_memory();
     s->slot = grown;
     s->slot[s->count++] = (slot){id, entry, -1};
     return AB_OK;
@@ -366,16 +372,14 @@ static ab_status add_shard(builder *b, int own, const ab_tensor_entry *entry, co
     if (b->shards == b->room) {
         const int room = b->room ? 2 * b->room : 256;
         shard *grown = realloc(b->shard, (size_t)room * sizeof *grown);
-        if (!grown) return ab_fail(AB_NO_MEMORY, "out of memory for the tensors of the ranks");
+        if (!grown) return no_memory();
         b->shard = grown;
         b->room = room;
     }
     shard *s = &b->shard[b->shards++];
     *s = (shard){.rank = own, .next = -1, .entry = entry, .name = ab_text_new("%s", name)};
     if (weight) s->weight = ab_text_new("%s", weight);
-    return s->name && (s->weight || !weight)
-               ? AB_OK
-               : ab_fail(AB_NO_MEMORY, "out of memory for the tensors of the ranks");
+    return s->name && (s->weight || !weight) ? AB_OK : no_memory();
 }
 
 static ab_status add_weights(builder *b, int own, counted *last) {
@@ -441,7 +445,7 @@ static ab_status add_rank(builder *b, int own, counted *last) {
 
 static ab_status list_shards(builder *b) {
     counted *last = calloc(1, sizeof *last);
-    ab_status status = last ? AB_OK : ab_fail(AB_NO_MEMORY, "out of memory for names");
+    ab_status status = last ? AB_OK : no_memory();
     for (int i = 0; i < b->to->ranks && status == AB_OK; i++) status = add_rank(b, i, last);
     free(last);
     return status;
@@ -456,7 +460,7 @@ static int by_name(const void *a, const void *b) {
 /* Chains the shards of one name, in their order. */
 static ab_status chain(builder *b) {
     shard **sorted = malloc(((size_t)b->shards + 1) * sizeof *sorted);
-    if (!sorted) return ab_fail(AB_NO_MEMORY, "out of memory for %d tensors", b->shards);
+    if (!sorted) return no_memory();
     for (int i = 0; i < b->shards; i++) sorted[i] = &b->shard[i];
     if (b->shards > 1) qsort(sorted, (size_t)b->shards, sizeof *sorted, by_name);
     for (int i = 1; i < b->shards; i++) {
@@ -609,7 +613,7 @@ static ab_status build(builder *b, const char *path) {
     AB_TRY(list_shards(b));
     AB_TRY(chain(b));
     const shard **of = calloc((size_t)b->tensors + 1, sizeof *of);
-    ab_status status = of ? AB_OK : ab_fail(AB_NO_MEMORY, "out of memory for the ranks");
+    ab_status status = of ? AB_OK : no_memory();
     for (int i = 0; i < b->shards && status == AB_OK; i++)
         if (!b->shard[i].follows) status = add_tensor(b, &b->shard[i], of);
     free(of);

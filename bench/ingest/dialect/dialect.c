@@ -9,7 +9,7 @@
 enum { WINDOWS = 24, HYSTERESES = 4 };
 
 /* WORK: updates of scalers in the search over a course, and WORK_A_SPAN more for each of its spans. */
-enum { WORK = 1 << 21, WORK_A_SPAN = 1 << 10 };
+enum { WORK = 1 << 20, WORK_A_SPAN = 1 << 10 };
 
 /* A course, and the updates that its dialect has left. */
 typedef struct search {

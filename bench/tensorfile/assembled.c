@@ -151,6 +151,26 @@ ab_status ab_assembled_finish(const ab_assembled *set, ab_tensorfile *file) {
     return ab_tensor_entry_measure(entry, entry->element->bits);
 }
 
+ab_status ab_assembled_build(const char *path, const ab_tensor_reader *reader, void *data,
+                             ab_status (*build)(void *context, ab_tensorfile *file), void *context,
+                             ab_tensorfile **file) {
+    ab_tensorfile *made;
+    ab_status status = data ? ab_tensorfile_new(path, reader, &made) : no_memory();
+    if (status != AB_OK) {
+        free(data);
+        return status;
+    }
+    made->reader_data = data;
+    status = build(context, made);
+    if (status == AB_OK) {
+        *file = made;
+        return AB_OK;
+    }
+    status = ab_fail_prefix(status, "%s", path);
+    ab_tensorfile_close(made);
+    return status;
+}
+
 /* ---- reading ---------------------------------------------------------------------------------- */
 
 typedef struct walk {

@@ -55,6 +55,12 @@ AB_MUST_CHECK ab_status ab_assembly_add(ab_assembly *assembly, const ab_piece *p
  * lie in the tensor and in their entries, and have as many elements. AB_INPUT names the tensor. */
 AB_MUST_CHECK ab_status ab_assembled_finish(const ab_assembled *set, ab_tensorfile *file);
 
+/* Makes a file of sets that no file stands for: `data`, which the reader owns, begins with the set, and
+ * `build` adds the tensors. Errors name the path. */
+AB_MUST_CHECK ab_status ab_assembled_build(const char *path, const ab_tensor_reader *reader, void *data,
+                                           ab_status (*build)(void *context, ab_tensorfile *file),
+                                           void *context, ab_tensorfile **file);
+
 /* For a reader: its hooks, with the set as file->reader_data. */
 bool ab_assembled_elsewhere(const ab_tensorfile *file, const ab_tensor_entry *entry,
                             const ab_tensorfile **other, const ab_tensor_entry **there);

@@ -35,6 +35,7 @@ typedef struct megatron {
 } megatron;
 
 typedef struct builder {
+    const char *path; /* borrowed */
     ab_tensorfile *file;
     megatron *to;
     shard *shard;
@@ -608,8 +609,10 @@ static ab_status set_note(builder *b) {
     return b->file->note ? AB_OK : ab_fail(AB_NO_MEMORY, "out of memory for a note");
 }
 
-static ab_status build(builder *b, const char *path) {
-    AB_TRY(open_ranks(b, path));
+static ab_status build(void *context, ab_tensorfile *file) {
+    builder *b = context;
+    b->file = file;
+    AB_TRY(open_ranks(b, b->path));
     AB_TRY(list_shards(b));
     AB_TRY(chain(b));
     const shard **of = calloc((size_t)b->tensors + 1, sizeof *of);
@@ -661,21 +664,8 @@ static void free_shards(builder *b) {
 }
 
 ab_status ab_megatron_open(const char *path, ab_tensorfile **file) {
-    builder b = {.to = calloc(1, sizeof *b.to)};
-    if (!b.to) return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
-    ab_status status = ab_tensorfile_new(path, &reader, &b.file);
-    if (status != AB_OK) {
-        free(b.to);
-        return status;
-    }
-    b.file->reader_data = b.to;
-    status = build(&b, path);
+    builder b = {.path = path, .to = calloc(1, sizeof *b.to)};
+    const ab_status status = ab_assembled_build(path, &reader, b.to, build, &b, file);
     free_shards(&b);
-    if (status == AB_OK) {
-        *file = b.file;
-        return AB_OK;
-    }
-    status = ab_fail_prefix(status, "%s", path);
-    ab_tensorfile_close(b.file);
     return status;
 }

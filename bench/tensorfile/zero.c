@@ -25,6 +25,7 @@ typedef struct zero {
 } zero;
 
 typedef struct builder {
+    const char *path; /* borrowed */
     ab_tensorfile *file;
     zero *to;
     parameter *parameter;
@@ -278,8 +279,10 @@ static ab_status add_partitions(builder *b) {
     return AB_OK;
 }
 
-static ab_status build(builder *b, const char *path) {
-    AB_TRY(open_files(b, path));
+static ab_status build(void *context, ab_tensorfile *file) {
+    builder *b = context;
+    b->file = file;
+    AB_TRY(open_files(b, b->path));
     AB_TRY(ab_tensorfile_values(b->to->model, see_shape, b));
     AB_TRY(ab_tensorfile_values(b->to->rank[0], see_padding, b));
     b->cut = find(b->to->rank[0], "optimizer_state_dict.fp32_flat_groups.0") != NULL;
@@ -321,22 +324,9 @@ static const ab_tensor_reader reader = {
 };
 
 ab_status ab_zero_open(const char *path, ab_tensorfile **file) {
-    builder b = {.to = calloc(1, sizeof *b.to)};
-    if (!b.to) return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
-    ab_status status = ab_tensorfile_new(path, &reader, &b.file);
-    if (status != AB_OK) {
-        free(b.to);
-        return status;
-    }
-    b.file->reader_data = b.to;
-    status = build(&b, path);
+    builder b = {.path = path, .to = calloc(1, sizeof *b.to)};
+    const ab_status status = ab_assembled_build(path, &reader, b.to, build, &b, file);
     for (int i = 0; i < b.parameters; i++) free(b.parameter[i].name);
     free(b.parameter);
-    if (status == AB_OK) {
-        *file = b.file;
-        return AB_OK;
-    }
-    status = ab_fail_prefix(status, "%s", path);
-    ab_tensorfile_close(b.file);
     return status;
 }

@@ -565,7 +565,8 @@ cause_families = {
     "batch_norm_statistics_in_half optimizer_state_underflow ema_in_half",
     "handling of gradients": "clip_before_unscale gradients_left_scaled unscale_order_in_accumulation "
     "accumulation_not_averaged",
-    "reduction over ranks": "reduced_in_half allreduce_overflow allreduce_underflow ranks_out_of_step",
+    "reduction over ranks": "reduced_in_half allreduce_overflow allreduce_underflow ranks_out_of_step "
+    "ranks_weighted_alike",
     "optimisation": "learning_rate_too_high learning_rate_too_low exploding_signal vanishing_gradient "
                     "dead_activation",
     "data": "label_corruption nonfinite_data data_normalization_division_by_zero math_singularity "

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Losses of torch's DistributedDataParallel on gloo: golden values for simulated ranks.
+"""Losses of torch's DistributedDataParallel and FSDP on gloo: golden values for simulated ranks.
 
-    golden_ddp.py            writes tests/golden/ddp.npz (data), ddp_init.npz (weights), ddp.json
+    golden_ddp.py [NAME...]  writes tests/golden/ddp.npz (data), ddp_init.npz (weights), ddp.json; with names
+                             of TRACES those anew, and keeps the others
 
-Trains a perceptron on 2 and 4 processes, plain and with fp16_compress_hook and bf16_compress_hook. Each
-trace is made twice, the second time with other buckets and threads; the largest difference of their losses
-is kept as the drift of DDP itself. Needs torch 2.11 and numpy. Not part of the build and not run by any
-test.
+Trains a perceptron on 2 and 4 processes: DDP plain and with fp16_compress_hook and bf16_compress_hook,
+FSDP2 (fully_shard) with reduce_dtype; torch's FSDP1 refuses to run without an accelerator. Each trace is made
+twice, the second time with other buckets (or sharded modules) and threads; the largest difference of their
+losses is kept as the drift of the framework itself. Needs torch 2.11 and numpy. Not part of the build and not
+run by any test.
 """
 
 import json
@@ -19,11 +21,21 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
 SAMPLES, TRAINED, FEATURES, HIDDEN, CLASSES = 320, 288, 20, 16, 4  # the last tenth is for tests
 BATCH, STEPS, LR = 8, 30, 0.1
-HOOKS = {"torch-ddp": None, "torch-ddp-fp16": fp16_compress_hook, "torch-ddp-bf16": bf16_compress_hook}
+WIRES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+# name: preset of ampbench, format on the wire
+TRACES = {
+    "torch-ddp": ("torch-ddp", "fp32"),
+    "torch-ddp-fp16": ("torch-ddp-fp16", "fp16"),
+    "torch-ddp-bf16": ("torch-ddp-bf16", "bf16"),
+    "fsdp2": ("fsdp2", "fp32"),
+    "fsdp2-bf16": ("fsdp2", "bf16"),
+    "fsdp2-fp16": ("fsdp2-fp16", "fp16"),
+}
 
 
 def make_arrays():
@@ -51,13 +63,24 @@ def model_of(arrays):
     return layers
 
 
-def train(rank, ranks, preset, again, arrays, folder):
+def wrap(model, name, again):
+    """The model as the framework trains it."""
+    wire = WIRES[TRACES[name][1]]
+    if name.startswith("fsdp2"):
+        for part in ([model[0], model[2]] if again else []) + [model]:
+            fully_shard(part, mp_policy=MixedPrecisionPolicy(reduce_dtype=wire))
+        return model
+    model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1e-4 if again else 25)
+    if wire is not torch.float32:
+        model.register_comm_hook(None, {"fp16": fp16_compress_hook, "bf16": bf16_compress_hook}[name[-4:]])
+    return model
+
+
+def train(rank, ranks, name, again, arrays, folder):
     """One process. Rank r's k-th batch is batch k * ranks + r of the samples in their order."""
     torch.set_num_threads(2 if again else 1)
     dist.init_process_group("gloo", init_method="file://" + folder + "/meet", rank=rank, world_size=ranks)
-    model = torch.nn.parallel.DistributedDataParallel(model_of(arrays), bucket_cap_mb=1e-4 if again else 25)
-    if HOOKS[preset]:
-        model.register_comm_hook(None, HOOKS[preset])
+    model = wrap(model_of(arrays), name, again)
     optimizer = torch.optim.SGD(model.parameters(), LR)
     x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
     losses = []
@@ -73,10 +96,10 @@ def train(rank, ranks, preset, again, arrays, folder):
     os._exit(0)  # gloo's threads may still run: an ordinary exit can abort
 
 
-def losses_of(ranks, preset, again, arrays):
+def losses_of(ranks, name, again, arrays):
     """Mean loss of the ranks in every step."""
     with tempfile.TemporaryDirectory() as folder:
-        processes.spawn(train, (ranks, preset, again, arrays, folder), nprocs=ranks)
+        processes.spawn(train, (ranks, name, again, arrays, folder), nprocs=ranks)
         return np.mean([np.load(f"{folder}/{r}.npy") for r in range(ranks)], axis=0)
 
 
@@ -84,17 +107,24 @@ def main():
     arrays = make_arrays()
     np.savez(os.path.join(GOLDEN, "ddp.npz"), x=arrays["x"], y=arrays["y"])
     np.savez(os.path.join(GOLDEN, "ddp_init.npz"), **{n: a for n, a in arrays.items() if n.startswith("fc")})
+    wanted = sys.argv[1:] or list(TRACES)
+    path = os.path.join(GOLDEN, "ddp.json")
     traces = []
+    if len(sys.argv) > 1 and os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            traces = [trace for trace in json.load(file)["traces"] if trace["name"] not in wanted]
     for ranks in (2, 4):
-        for preset in HOOKS:
-            first, second = (losses_of(ranks, preset, again, arrays) for again in (False, True))
+        for name in wanted:
+            first, second = (losses_of(ranks, name, again, arrays) for again in (False, True))
             drift = float(np.abs(first - second).max())
-            print(f"{ranks} ranks, {preset}: last loss {first[-1]:.6f}, drift {drift:.2g}")
+            print(f"{ranks} ranks, {name}: last loss {first[-1]:.6f}, drift {drift:.2g}", flush=True)
+            losses = [float(np.float32(l)) for l in first]
+            preset, wire = TRACES[name]
             traces.append(
-                {"ranks": ranks, "ddp": preset, "drift": drift, "loss": [float(np.float32(l)) for l in first]}
+                {"name": name, "ranks": ranks, "ddp": preset, "wire": wire, "drift": drift, "loss": losses}
             )
     about = f"scripts/golden_ddp.py, torch {torch.__version__}, gloo"
-    with open(os.path.join(GOLDEN, "ddp.json"), "w", encoding="utf-8") as out:
+    with open(path, "w", encoding="utf-8") as out:
         rows = ",\n  ".join(json.dumps(trace) for trace in traces)
         out.write(f'{{"made_by": "{about}", "batch": {BATCH}, "lr": {LR}, "traces": [\n  {rows}\n]}}\n')
     return 0

@@ -303,6 +303,9 @@ static ab_status check_faults(const ab_recipe *recipe) {
     if (recipe->faults & AB_FAULT_clip_before_unscale && !clips)
         return ab_fail(AB_USAGE, "--fault clip_before_unscale: nothing is clipped; give --clip-norm or "
                                  "--clip-value");
+    if (recipe->faults & AB_FAULT_ranks_weighted_alike && recipe->ranks.last_samples == 0)
+        return ab_fail(AB_USAGE, "--fault ranks_weighted_alike: all ranks have as many samples; give "
+                                 "--last-rank-samples M");
     if (recipe->faults & AB_FAULT_flipped_bit_on_a_rank && ab_rank_place_get().ranks < 2)
         return ab_fail(AB_USAGE,
                        "--fault flipped_bit_on_a_rank: ranks have weights of their own with --ranks "
@@ -388,6 +391,7 @@ static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
     AB_TRY(take_sync_bn(options, config->net, &ranks->sync_bn));
     AB_TRY(parse_real(options, AB_OPTION_bucket_mb, 0x1p-20, 0x1p20, &mebibytes));
     ranks->bucket_bytes = mebibytes * 0x1p20;
+    AB_TRY(parse_integer(options, AB_OPTION_last_rank_samples, 1, 1LL << 31, &ranks->last_samples));
     AB_TRY(parse_integer(options, AB_OPTION_check_ranks, 1, 1LL << 40, &ranks->check_every));
     if (options->given[AB_OPTION_check_ranks] && ranks->count > 1 && ab_rank_place_get().ranks == 0)
         return ab_fail(AB_USAGE, "--check-ranks: simulated ranks share one copy of the weights; give --ranks "
@@ -601,6 +605,10 @@ ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) 
     if (config->batch > count)
         return ab_fail(AB_USAGE, "--batch: %lld is larger than the %lld training samples of %s",
                        (long long)config->batch, (long long)count, config->data_name);
+    if (config->recipe.ranks.last_samples > config->batch)
+        return ab_fail(AB_USAGE,
+                       "--last-rank-samples: expected at most the %lld samples of --batch, found %lld",
+                       (long long)config->batch, (long long)config->recipe.ranks.last_samples);
     config->steps =
         count / config->batch * config->epochs / config->recipe.micro_batches / config->recipe.ranks.count;
     if (options->text[AB_OPTION_steps]) {

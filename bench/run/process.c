@@ -101,7 +101,8 @@ static ab_status take_event(ab_process *process, cJSON *event) {
                  {"probe_cost", &process->probe_cost},
                  {"saved_gradients", &process->saved},
                  {"end", &process->end},
-                 {"communication", &process->communication}};
+                 {"communication", &process->communication},
+                 {"rank_samples", &process->rank_samples}};
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(event, "event"));
     for (size_t i = 0; name && i < AB_COUNT_OF(slots); i++) {
         if (strcmp(name, slots[i].name) != 0) continue;
@@ -260,6 +261,7 @@ void ab_process_clear(ab_process *process) {
     cJSON_Delete(process->shadow);
     cJSON_Delete(process->reduction);
     cJSON_Delete(process->replicas);
+    cJSON_Delete(process->rank_samples);
     cJSON_Delete(process->communication);
     cJSON_Delete(process->saved);
     cJSON_Delete(process->profile);

@@ -25,11 +25,11 @@ typedef struct ab_process {
     int scalers;         /* number of scales if losses (or layers) have their own; else 0 */
     double *scales;      /* [capacity * scalers]; owned */
     uint8_t *overflows;  /* [capacity]: bit k: a gradient of scaler k's losses was non-finite; owned */
-    cJSON *start, *evaluation, *probes, *reduction, *replicas, *saved, *communication, *shadow, *profile,
-        *probe_cost, *end; /* events; owned; NULL: not received */
-    char reason[1024];     /* why the process failed; "" if it did not */
-    bool interrupted;      /* ended because the parent was asked to stop */
-    bool short_of_memory;  /* failed because memory ran out */
+    cJSON *start, *evaluation, *probes, *reduction, *replicas, *saved, *communication, *rank_samples, *shadow,
+        *profile, *probe_cost, *end; /* events; owned; NULL: not received */
+    char reason[1024];               /* why the process failed; "" if it did not */
+    bool interrupted;                /* ended because the parent was asked to stop */
+    bool short_of_memory;            /* failed because memory ran out */
 } ab_process;
 
 /* A second descriptor that the worker uses while it runs. */

@@ -583,6 +583,9 @@ ab_status ab_record_process(cJSON *cell, int round, int position, bool full, con
         if (process->probes) put(cell, "probes", cJSON_Duplicate(process->probes, 1));
         if (process->reduction) put(cell, "reduction", cJSON_Duplicate(process->reduction, 1));
         if (process->replicas) put(cell, "replicas", cJSON_Duplicate(process->replicas, 1));
+        if (process->rank_samples)
+            put(cell, "rank_samples",
+                cJSON_Duplicate(cJSON_GetObjectItem(process->rank_samples, "ranks"), 1));
         if (process->communication) put(cell, "communication", cJSON_Duplicate(process->communication, 1));
         if (process->saved) put(cell, "saved_gradients", cJSON_Duplicate(process->saved, 1));
         if (process->shadow) put(cell, "shadow", cJSON_Duplicate(process->shadow, 1));

@@ -275,6 +275,23 @@ static void reduction_event(const ab_cell *cell) {
     ab_json_line_end(&line);
 }
 
+/* What ranks with different numbers of samples count. */
+static void rank_samples_event(const ab_cell *cell, const ab_run_config *config) {
+    const ab_rank_recipe *ranks = &config->recipe.ranks;
+    ab_json_line line;
+    if (ranks->count < 2 || ranks->last_samples == 0) return;
+    ab_json_line_begin(&line, stdout, "rank_samples");
+    line.sink.begin_array(&line.sink, "ranks");
+    for (int64_t r = 0; r < ranks->count; r++) {
+        line.sink.begin_object(&line.sink, NULL);
+        line.sink.integer(&line.sink, "samples", ab_cell_rank_samples(cell, r));
+        line.sink.number(&line.sink, "weight", ab_cell_rank_weight(cell, r));
+        line.sink.end(&line.sink);
+    }
+    line.sink.end(&line.sink);
+    ab_json_line_end(&line);
+}
+
 static void communication_event(const ab_cell *cell) {
     ab_json_line line;
     if (!ab_cell_communicates(cell)) return;
@@ -445,6 +462,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     ab_probing_event(&probing);
     AB_TRY_GOTO(profile_event(&profiler, config, task->place == 0));
     reduction_event(cell);
+    rank_samples_event(cell, config);
     communication_event(cell);
     replicas_event(cell, full);
     shadow_event(reference, config);

@@ -3,7 +3,8 @@
  *
  * Lines: {"event": "start", ...}: what was compiled and allocated; {"event": "step", ...} one per step;
  * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "reduction", ...},
- * {"event": "replicas", ...}, {"event": "saved_gradients", ...}, {"event": "communication", ...}, {"event":
+ * {"event": "replicas", ...}, {"event": "saved_gradients", ...}, {"event": "communication", ...},
+ * {"event": "rank_samples", ...}, {"event":
  * "end", ...}, of a few steps for what probing costs
  * {"event": "probe_cost", "step_ns", "probe_ns"} instead of those; or {"event": "error",
  * "message", "status"} (text of the status) as the last line. */

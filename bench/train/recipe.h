@@ -18,6 +18,8 @@ typedef struct ab_rank_recipe {
     int64_t count;          /* ranks, each with batches of its own; 0 means 1: no reduction */
     ab_reduction reduction; /* wire NULL: each gradient's own format */
     double bucket_bytes;
+    int64_t
+        last_samples;    /* of the batches of the last rank, which repeat them; 0: as many as of the others */
     int64_t check_every; /* steps after which the weights of all ranks are compared; 0: never */
     ab_sync_form
         sync_bn; /* batch norms share statistics over ranks as a framework's; AB_SYNC_NONE: each its own */

@@ -344,6 +344,13 @@ static void draw_all(const ab_plot *const *list, size_t count, const cJSON *docu
         *note = "gnuplot failed on at least one plot: see gnuplot.log beside the plots";
 }
 
+/* Scripts that are not drawn are for people, who find theirs among few; a page of HTML keeps none. */
+static bool is_written(const ab_plot *plot, const cJSON *document, const char *format) {
+    enum { SCRIPTS = 1000 };
+    const bool few = cJSON_GetArraySize(ab_json_at(document, "cells")) <= SCRIPTS;
+    return ab_plot_is_drawn(plot, document) || (few && strcmp(format, "png") == 0);
+}
+
 static ab_status write_list(const ab_plot *const *list, size_t count, const cJSON *document,
                             const char *folder, const char *format, int *rendered, const char **note) {
     *rendered = 0;
@@ -351,7 +358,7 @@ static ab_status write_list(const ab_plot *const *list, size_t count, const cJSO
     AB_TRY(ab_folder_make(folder));
     sweep(folder);
     for (size_t i = 0; i < count; i++) {
-        int pages = list[i]->pages(document);
+        const int pages = is_written(list[i], document, format) ? list[i]->pages(document) : 0;
         for (int page = 0; page < pages; page++) AB_TRY(write_page(document, list[i], page, folder));
     }
     remove_log(folder);

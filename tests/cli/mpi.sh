@@ -104,6 +104,7 @@ expect_text "$work/out" "batch norms" "the table says how batch norms are synchr
 run "${common[@]}" --net "$work/bn.json" --ranks 3 --out "$work/local.json"
 checks=$((checks + 1))
 [ "$(digests "$work/torch.json")" != "$(digests "$work/local.json")" ] || fail "--sync-bn changes nothing"
+same "$first" 3 --last-rank-samples 1
 same "$last" 2 --reduce alltoall --reduce-dtype bf16 --levels O0
 follows_schema "$work/mpi.json" "a record of MPI ranks"
 expect_text "$work/out" "2 ranks, processes of MPI" "the table says what the ranks were"

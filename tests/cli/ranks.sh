@@ -119,4 +119,21 @@ refused "expected one RESULT.json" "${files[@]}" --cell x
 run --save-gradients "$work/x.safetensors" --levels O0 --ranks 2 --out "$work/none.json"
 expect_rc 2 "--save-gradients of ranks"
 expect_text "$work/err" "gradients of single batches" "--save-gradients of ranks"
+
+# Ranks with unequal batches: weighted by their samples they are sound, with the same weight they are named.
+uneven=(--net mlp --data synthetic --levels O0 --ranks 3 --batch 8 --steps 20 --rounds 1 --no-floor
+    --eval-limit 8 --threads 1 --quiet --no-plots)
+run "${uneven[@]}" --last-rank-samples 2 --fault ranks_weighted_alike --out "$work/alike.json"
+expect_rc 0 "ranks of unequal samples with the same weight"
+follows_schema "$work/alike.json" "a record of ranks of unequal samples"
+run diagnose "$work/alike.json"
+expect_text "$work/out" "ranks_weighted_alike (training, first, shown)" "ranks with the same weight"
+expect_text "$work/out" "counts 4 times" "ranks with the same weight"
+run "${uneven[@]}" --last-rank-samples 2 --out "$work/weighted.json"
+run diagnose "$work/weighted.json"
+expect_no_text "$work/out" "ranks_weighted_alike" "ranks weighted by their samples"
+expect "the weights change nothing" [ "$(digests "$work/alike.json")" != "$(digests "$work/weighted.json")" ]
+run "${uneven[@]}" --last-rank-samples 9 --out "$work/none.json"
+expect_rc 2 "more samples than a batch has"
+expect_text "$work/err" "at most the 8 samples of --batch, found 9" "more samples than a batch has"
 finish

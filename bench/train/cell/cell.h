@@ -60,6 +60,11 @@ void ab_cell_report_reduction(const ab_cell *cell, ab_probe_sink *sink);
 /* Whether there is something to report. */
 bool ab_cell_has_reduction(const ab_cell *cell);
 
+/* Different samples in a batch of a rank, and the weight of its mean loss in the mean over ranks (1: as the
+ * others). What the step itself uses. */
+int64_t ab_cell_rank_samples(const ab_cell *cell, int64_t rank);
+double ab_cell_rank_weight(const ab_cell *cell, int64_t rank);
+
 /* Batches that this process runs in a step: micro-batches, of all ranks where they are simulated. */
 int64_t ab_cell_batches(const ab_cell *cell);
 

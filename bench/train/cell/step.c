@@ -99,10 +99,31 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
 
 /* The order of the passes within one batch and one step. */
 
+int64_t ab_cell_rank_samples(const ab_cell *cell, int64_t rank) {
+    const int64_t last = cell->config.recipe.ranks.last_samples;
+    return last > 0 && rank == cell->position.ranks - 1 ? last : cell->plan->batch;
+}
+
+/* So that every sample of the step counts the same: its rank's samples over the mean of all ranks'. */
+double ab_cell_rank_weight(const ab_cell *cell, int64_t rank) {
+    const int64_t ranks = cell->position.ranks, last = ab_cell_rank_samples(cell, ranks - 1),
+                  all = (ranks - 1) * cell->plan->batch + last;
+    if (last == cell->plan->batch || cell->config.recipe.faults & AB_FAULT_ranks_weighted_alike) return 1;
+    return (double)(ab_cell_rank_samples(cell, rank) * ranks) / (double)all;
+}
+
 /* Weight of one batch in the step's mean. */
 static double batch_share(const ab_cell *cell) {
     const bool summed = cell->config.recipe.faults & AB_FAULT_accumulation_not_averaged;
-    return summed ? 1.0 : 1.0 / (double)cell->position.micro_batches;
+    const double weight = ab_cell_rank_weight(cell, cell->position.rank);
+    return summed ? weight : weight / (double)cell->position.micro_batches;
+}
+
+/* A short batch as its samples in turn: their mean loss is that of a batch of them alone. */
+static void repeat_samples(ab_cell *cell) {
+    const int64_t samples = ab_cell_rank_samples(cell, cell->position.rank);
+    for (int64_t i = samples; i < cell->plan->batch; i++)
+        cell->batches.index[i] = cell->batches.index[i % samples];
 }
 
 static ab_status backward(ab_cell *cell) {
@@ -138,6 +159,7 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     const int64_t number = (at->steps * at->ranks + at->rank) * at->micro_batches + at->micro;
     cell->walk.exec.step = (uint32_t)number;
     ab_batches_choose(&cell->batches, number);
+    repeat_samples(cell);
     AB_TRY(ab_batches_load(&cell->batches, AB_SPLIT_TRAIN, noted ? at->steps : -1));
     ab_step_times_part(cell->walk.times, AB_TIMED_BATCH);
     AB_TRY(ab_forward(&cell->walk));
@@ -154,8 +176,9 @@ static ab_status run_rank(ab_cell *cell, bool noted, float *loss, double *sum, u
     ab_step_position *at = &cell->position;
     for (at->micro = 0; at->micro < at->micro_batches; at->micro++) {
         AB_TRY(run_batch(cell, noted, loss, overflows));
-        *sum += (double)*loss;
-        if (at->ranks > 1) cell->ranks.loss[at->rank * at->micro_batches + at->micro] = (double)*loss;
+        const double weighted = (double)*loss * ab_cell_rank_weight(cell, at->rank);
+        *sum += weighted;
+        if (at->ranks > 1) cell->ranks.loss[at->rank * at->micro_batches + at->micro] = weighted;
     }
     const ab_status status = at->ranks > 1 ? ab_rank_gradients_keep(&cell->ranks, at->rank) : AB_OK;
     if (at->ranks > 1) ab_step_times_part(cell->walk.times, AB_TIMED_REDUCTION);

@@ -305,9 +305,33 @@ static void halves_overflow_if_they_are_divided_after_the_sum(void **state) {
     ab_net_free(net);
 }
 
+/* Two ranks of 4 and 2 samples are one batch of these 6; with the same weight for both they are not. */
+static void ranks_of_unequal_samples_are_one_batch_of_all(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    ab_cell_config large = config_of(net, "O0", NULL, 6), ranks = large;
+    ranks.batch = 4;
+    use_ranks(&ranks, 2, "exact", "as-is", "pre");
+    ranks.recipe.ranks.last_samples = 2;
+    ab_cell_config alike = ranks;
+    alike.recipe.faults = AB_FAULT_ranks_weighted_alike;
+    ab_cell *a = pt_cell(&large), *b = pt_cell(&ranks), *c = pt_cell(&alike);
+    const float whole = step(a).loss, weighted = step(b).loss, same = step(c).loss;
+    assert_true(fabsf(whole - weighted) <= 1e-6F * fabsf(whole));
+    assert_true(distance(b, a, ".grad") < 1e-6);
+    assert_true(fabsf(whole - same) > 1e-4F * fabsf(whole));
+    assert_true(distance(c, a, ".grad") > 1e-3);
+    assert_true(ab_cell_rank_weight(b, 0) == 8.0 / 6 && ab_cell_rank_weight(b, 1) == 4.0 / 6);
+    ab_cell_destroy(a);
+    ab_cell_destroy(b);
+    ab_cell_destroy(c);
+    ab_net_free(net);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_has_the_bits_of_no_rank),
+        cmocka_unit_test(ranks_of_unequal_samples_are_one_batch_of_all),
         cmocka_unit_test(exact_ranks_are_accumulated_batches_and_one_large_batch),
         cmocka_unit_test(a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients),
         cmocka_unit_test(running_statistics_are_those_of_the_first_rank),

@@ -290,6 +290,10 @@ static void model_outputs_pass_through_the_format_asked_for(void **state) {
     plan = planned(net, &policy);
     assert_ptr_equal(plan->tensor[plan->loss[0]].format, fp32);
     ab_plan_destroy(plan);
+    policy = policy_of("O0", fp16, "cast_model_outputs=fp32");
+    plan = planned(net, &policy);
+    assert_int_equal(plan->activation_casts, 0);
+    ab_plan_destroy(plan);
     policy = policy_of("O2", fp16, "cast_model_outputs=fp32");
     plan = planned(net, &policy);
     ab_policy preset = policy_of("O2", fp16, NULL);

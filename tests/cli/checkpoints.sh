@@ -28,7 +28,7 @@ for file in "$work"/whole/checkpoint-*.safetensors; do
     checks=$((checks + 1))
     cmp -s "$file" "$work/second/$(basename "$file")" || fail "resumed: $(basename "$file") differs"
 done
-[ "$files" = 6 ] || fail "expected six checkpoints, found $files"
+[ "$files" = 8 ] || fail "expected eight checkpoints, found $files"
 expect_text "$work/second/result.json" '"first_step": 11' "the document of a resumed run"
 
 # A mistake on purpose is said aloud and shows.

@@ -22,7 +22,7 @@ train two.json --steps 40 --levels O2,O0 --seeds 2 --no-floor
 digests seeds.json | grep 'seed2 ' | sort >first.txt
 digests two.json | grep 'seed2 ' | sort >second.txt
 cmp -s first.txt second.txt || fail "a seed is another one among five: $(cat first.txt second.txt)"
-[ "$(digests seeds.json | cut -d' ' -f2 | sort -u | wc -l)" = 14 ] || fail "two seeds or draws gave the same losses"
+[ "$(digests seeds.json | cut -d' ' -f2 | sort -u | wc -l)" = 14 ] || fail "two cells gave the same losses"
 checks=$((checks + 2))
 run compare seeds.json
 expect_rc 0 "equivalence"

@@ -26,7 +26,8 @@ differ() {
 for net in mlp lenet5 resnet8; do
     steps=6
     [ "$net" = mlp ] && steps=40
-    case=(--net "$net" --data "$data" --batch 8 --steps "$steps" --levels "O0,O1,O2,O3" --half fp16)
+    case=(--net "$net" --data "$data" --batch 8 --steps "$steps" --levels "O0,O1,O2,O3" --half fp16
+        --floor-draws 1)
     for threads in 1 2; do
         losses "$net-$threads" "${case[@]}" --threads $threads
         losses "$net-$threads-again" "${case[@]}" --threads $threads --eval-limit 1 --verbose \

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "probes/lib/named_facts.h"
+#include "probes/lib/plausible.h"
 #include "probes/lib/steps.h"
 #include "probes/lib/things.h"
 
@@ -327,24 +328,9 @@ static ab_status read_thing(ampprobe *p, rest *r) {
     return ab_lib_thing_take(p, &about, &id);
 }
 
-/* Steps of a journal: more are no run's, and sums of them would overflow. */
-static bool is_step_count(int64_t n) { return n >= 0 && n <= INT64_C(1) << 53; }
-
-static bool is_column_good(const ab_columns *c) {
-    return c->count >= (c->started ? 1 : 0) && c->count <= AB_COLUMNS && is_step_count(c->stride) &&
-           c->every == 1 && is_step_count(c->first);
-}
-
 static ab_status read_course(ampprobe *p, rest *r) {
     ab_lib_course *c = p->course;
-    if (!take(r, c, sizeof *c)) return damaged(p, "its steps");
-    const ab_lib_steps *s = &c->steps;
-    bool good = s->stride > 0 && is_step_count(s->stride) && s->losses >= 0 && s->losses <= AB_LIB_LOSSES &&
-                s->scales >= 0 && s->scales <= AB_LIB_SCALES && s->skips >= 0 && s->skips <= AB_LIB_SKIPS &&
-                c->groups >= 0 && c->groups <= AB_LIB_GROUPS;
-    for (int i = 0; i < AB_LIB_AXES; i++) good = good && is_column_good(&c->columns[i]);
-    for (int i = 0; i < AB_LIB_GROUPS; i++) good = good && is_step_count(c->group[i].steps);
-    if (good) return AB_OK;
+    if (take(r, c, sizeof *c) && ab_lib_course_may_be(c)) return AB_OK;
     ab_lib_course_init(c);
     return damaged(p, "its steps");
 }
@@ -353,15 +339,11 @@ static bool has_thing(const ampprobe *p, int32_t thing, int32_t slot) {
     return thing >= 0 && thing < p->things && slot >= 0 && slot < AB_LIB_SLOTS;
 }
 
-static bool are_rows_good(const ab_range_counts *c) {
-    return c->low >= 0 && c->low <= c->high && c->high <= AB_CENSUS_EXPONENTS;
-}
-
 static ab_status read_tensor(ampprobe *p, rest *r) {
     ab_lib_tensor tensor;
     int32_t index;
     if (!take(r, &tensor, sizeof tensor) || !has_thing(p, tensor.thing, tensor.slot) ||
-        tensor.axis != ab_lib_axis_of(tensor.slot) || !are_rows_good(&tensor.history.total))
+        tensor.axis != ab_lib_axis_of(tensor.slot) || !ab_lib_tensor_may_be(&tensor))
         return damaged(p, "a tensor");
     AB_TRY(ab_lib_tensor_of(p, tensor.thing, tensor.slot, &index));
     *p->tensor[index] = tensor;
@@ -371,7 +353,8 @@ static ab_status read_tensor(ampprobe *p, rest *r) {
 static ab_status read_ledger(ampprobe *p, rest *r) {
     ab_lib_ledger ledger;
     int32_t index;
-    if (!take(r, &ledger, sizeof ledger) || !has_thing(p, ledger.thing, 0)) return damaged(p, "a ledger");
+    if (!take(r, &ledger, sizeof ledger) || !has_thing(p, ledger.thing, 0) || !ab_lib_ledger_may_be(&ledger))
+        return damaged(p, "a ledger");
     AB_TRY(ab_lib_ledger_of(p, ledger.thing, &index));
     *p->ledger[index] = ledger;
     return AB_OK;
@@ -393,10 +376,11 @@ static ab_status read_pending(ampprobe *p, rest *r, int32_t group) {
     ab_lib_pending shown;
     memset(&shown, 0, sizeof shown);
     if (!take(r, which, sizeof which) || !has_thing(p, which[0], which[1]) || !take(r, &shown, HEAD) ||
-        !are_rows_good(&shown.counts))
+        !ab_lib_pending_may_be(&shown))
         return damaged(p, "a step");
     if (!take(r, shown.counts.exponent + shown.counts.low,
-              (size_t)(shown.counts.high - shown.counts.low) * sizeof *shown.counts.exponent))
+              (size_t)(shown.counts.high - shown.counts.low) * sizeof *shown.counts.exponent) ||
+        !ab_lib_pending_may_be(&shown))
         return damaged(p, "a step");
     AB_TRY(ab_lib_tensor_of(p, which[0], which[1], &index));
     ab_lib_fold_tensor(p, index, group, &shown);
@@ -413,22 +397,17 @@ static ab_status read_step(ampprobe *p, rest *r) {
     ab_lib_fold_step(p, &step);
     for (int32_t i = 0; i < counts[0]; i++) AB_TRY(read_pending(p, r, step.facts.group));
     for (int32_t i = 0; i < counts[1]; i++) {
-        if (!take(r, &moves, sizeof moves) || !has_thing(p, moves.thing, 0)) return damaged(p, "a step");
+        if (!take(r, &moves, sizeof moves) || !has_thing(p, moves.thing, 0) || !ab_lib_moves_may_be(&moves))
+            return damaged(p, "a step");
         AB_TRY(ab_lib_ledger_of(p, moves.thing, &index));
         ab_lib_fold_moves(p, index, step.facts.group, &moves);
     }
     return AB_OK;
 }
 
-static bool is_text(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
-
 static ab_status read_facts(ampprobe *p, rest *r) {
-    ab_lib_facts *f = p->facts;
-    bool good = take(r, f, sizeof *f) && f->count >= 0 && f->count <= AB_LIB_FACTS && f->left_out >= 0;
-    for (int32_t i = 0; good && i < f->count; i++)
-        good = is_text(f->fact[i].name, AB_LIB_FACT_NAME) && is_text(f->fact[i].place, AB_LIB_FACT_PLACE);
-    if (good) return AB_OK;
-    memset(f, 0, sizeof *f);
+    if (take(r, p->facts, sizeof *p->facts) && ab_lib_facts_may_be(p->facts)) return AB_OK;
+    memset(p->facts, 0, sizeof *p->facts);
     return damaged(p, "its facts");
 }
 

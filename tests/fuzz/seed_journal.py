@@ -20,6 +20,7 @@ from ampprobe import _abi  # noqa: E402
 
 HEAD = struct.Struct("=2IQ")
 GAP = 16  # zeros that are left out, at least
+STEP, VALUES = 8, 176  # the kind of a step's record, and where in it a tensor's values are counted
 
 
 def runs(data):
@@ -49,6 +50,17 @@ def packed(journal, torn=0):
         for skipped, part in parts:
             out += skipped.to_bytes(3, "little") + len(part).to_bytes(2, "little") + part
     return bytes(out)
+
+
+def with_too_many(journal):
+    """The same with the largest count in every step of the first tensor."""
+    changed, at = bytearray(journal), 0
+    while at < len(journal):
+        kind, length, _ = HEAD.unpack_from(journal, at)
+        if kind == STEP and length > VALUES + 8:
+            struct.pack_into("=q", changed, at + HEAD.size + VALUES, 2**63 - 1)
+        at += HEAD.size + length
+    return bytes(changed)
 
 
 def journal_of(half, steps, scaler, facts, updates):
@@ -96,6 +108,7 @@ def main():
     seeds = {
         "all": packed(whole),
         "torn": packed(whole, 40),
+        "too_many": packed(with_too_many(whole)),
         "unscaled": packed(journal_of("bf16", 3, False, False, False)),
         "begun": packed(journal_of("fp16", 0, False, False, False)),
     }

@@ -122,6 +122,18 @@ def _wrap_load(original: Callable) -> Callable:
     return load_state_dict
 
 
+def _wrap_log(original: Callable) -> Callable:
+    """Of accelerate's Accelerator: what goes to its trackers."""
+
+    @functools.wraps(original)
+    def log(self: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+        for probe in _probes:
+            probe.logged(values)
+        return original(self, values, *args, **kwargs)
+
+    return log
+
+
 _SCALER_METHODS = {
     "scale": _wrap_scale,
     "unscale_": _wrap_unscale,
@@ -254,6 +266,9 @@ def _patch_torch() -> None:
         return
     patch_scaler_class(torch.amp.GradScaler)
     patch_class(torch.optim.Optimizer, {"load_state_dict": _wrap_load})
+    accelerator = getattr(sys.modules.get("accelerate"), "Accelerator", None)
+    if accelerator is not None:
+        patch_class(accelerator, {"log": _wrap_log})
     _replace(torch.autograd, "backward", _wrap_backward)
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         _replace(owner, "zero_grad", _wrap_zero_grad)

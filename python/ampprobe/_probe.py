@@ -162,6 +162,14 @@ class Probe:
                 self.fact("loaded_scale", scale_of(thing))
 
     @guarded
+    def logged(self, values: Any) -> None:
+        """A loop hands these to its trackers."""
+        for name in _LOSSES if isinstance(values, dict) else ():
+            if isinstance(values.get(name), (int, float)):
+                self.fact("logged_loss", values[name])
+                return
+
+    @guarded
     def saw_loss(self, scaler: Any, outputs: Any) -> None:
         """A loss is about to be scaled (or was returned by a closure: scaler None)."""
         self._leave_dropped()
@@ -471,6 +479,8 @@ class Probe:
     def __reduce__(self) -> tuple:
         return type(None), ()
 
+
+_LOSSES = ("loss", "train_loss", "train/loss")  # under which a loop logs the loss of a step
 
 _ROLES = {
     "gradient": _abi.WEIGHT_GRADIENT,

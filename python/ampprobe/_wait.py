@@ -164,6 +164,9 @@ class Waiting:
         if hasattr(thing, "get_scale"):
             self.scaler_loaded = weakref.ref(thing)
 
+    def logged(self, values: Any) -> None:
+        """Values were logged: nothing was attached yet."""
+
     def after_update(self, scaler: Any) -> None:
         """GradScaler.update was called: nothing was attached yet."""
 

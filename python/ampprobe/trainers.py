@@ -9,7 +9,6 @@ which losses the trainer logs, which need not be those of the steps (Trainer rep
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import Any
 
@@ -30,7 +29,7 @@ class _Watch:
 
     def logs(self, value: Any) -> None:
         """The trainer logs this as the loss of a step or of several."""
-        if self.probe is not None and isinstance(value, (int, float)) and math.isfinite(value):
+        if self.probe is not None and isinstance(value, (int, float)):
             self.probe.fact("logged_loss", value)
 
     def end(self) -> None:

@@ -189,6 +189,22 @@ class Objects(unittest.TestCase):
         probe.close()
 
     @unittest.skipIf(accelerate is None, "accelerate is not installed")
+    def test_what_accelerate_logs_is_stated(self):
+        model, optimizer, scaler = parts()
+        accelerator = accelerate.Accelerator(cpu=True)
+        probe = ampprobe.attach(model, optimizer, scaler=scaler)
+        train(model, optimizer, scaler)
+        accelerator.log({"loss": 0.5, "lr": 1}, step=3)
+        accelerator.log({"accuracy": 1.0})
+        accelerator.log({"train_loss": float("nan")})
+        probe.close()
+        accelerator.log({"loss": 0.25})
+        self.assertIsNone(probe.reason)
+        self.assertEqual(str(probe.record.facts_stated), str([
+            ("logged_loss", 0.5, "", 3), ("logged_loss", float("nan"), "", 3)
+        ]))  # fmt: skip
+
+    @unittest.skipIf(accelerate is None, "accelerate is not installed")
     def test_accelerate_before_and_after_prepare(self):
         for first, wrapped in ((True, False), (False, False), (False, True)):
             with self.subTest(first=first, wrapped=wrapped):

@@ -1,4 +1,28 @@
-"""Tensors of every kind: the layout is checked before a pointer is given away."""
+"""Tensors of every kind: the layout is checked before a pointer is given away.
+
+What breaks probes of PyTorch, and the test of each:
+
+vmap and grad wrappers, FakeTensors, meta,     here: test_refused; in a model: test_layers
+  quantised, complex, fp8, freed                 test_function_transforms
+expanded gradients, gaps, transposed           here: test_by_a_copy, test_without_a_copy; test_layers
+                                                 test_expanded_gradients_are_not_read_out_of_bounds
+sparse embeddings, shared, zero-size,          here: test_gradients_of_all_kinds
+  channels_last, freed gradients
+frozen parameters, layers before them          settings.mlp, in all of test_steps; test_layers
+                                                 test_frozen_first_layer_is_seen_forward_only
+pickle, deepcopy, torch.save, schedules,       test_objects
+  subclasses, optimizers with a scaler inside, accelerate, Lightning
+fused optimizers that skip by themselves       test_steps test_optimizers; test_quiet
+closures, clipping without a scaler            test_steps test_closure, test_clipping_without_scaler...
+compiled models and optimizer steps            test_steps, test_layers test_compiled_models
+gradients before DDP has reduced them          test_record test_two_ranks_write_two_records
+FSDP, ZeRO, Megatron                           test_fsdp, test_deepspeed, test_megatron
+in-place ReLU, modules used twice, tuples,     test_layers
+  attention, checkpointing, gradient penalty, TorchScript, validation, copies of the model
+a fused SGD whose first step is skipped        test_causes
+hooks of others on the optimizer's step,       test_quiet
+  classes that others patch
+"""
 
 import unittest
 
@@ -67,6 +91,13 @@ class Values(unittest.TestCase):
         freed.untyped_storage().resize_(0)
         self.refused(freed, "freed")
         self.refused(object(), "cannot be read")
+
+        def transformed(tensor):
+            self.refused(tensor, "function transform")
+            return tensor.sum()
+
+        torch.vmap(transformed)(torch.randn(3, 2))
+        torch.func.grad(transformed)(torch.randn(3))
 
     def test_gradients_of_all_kinds(self):
         use_recorder()

@@ -138,7 +138,7 @@ class Group:
     def _exchange(self, kind: str, handle: Any, hook: Callable) -> None:
         """Puts a hook in the place of another: where hooks are running, none may come or go."""
         hooks = getattr(self.optimizer(), kind, ())
-        if handle is not None and handle.id in hooks:
+        if getattr(handle, "id", None) in hooks:
             hooks[handle.id] = hook
 
     def unwatch(self) -> None:

@@ -56,7 +56,7 @@ same alone in-company
 
 # rounds repeat the losses, and the document says so
 run run --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --rounds 3 --no-plots --quiet \
-    --out "$work/rounds.json"
+    --floor-draws 1 --out "$work/rounds.json"
 expect_rc 0 rounds
 digests "$work/rounds.json" >"$work/rounds"
 same rounds mlp-1

@@ -83,7 +83,6 @@ static void a_budget_is_a_share(void **state) {
     means("--probe-budget 100%", (meaning){ab_probes_standard(), 10, 1});
     means("--probe-budget 0", (meaning){0, 0, 0});
     means("--probe-budget 0%", (meaning){0, 0, 0});
-    means("--probes all --probe-budget 0", (meaning){0, 0, 0});
 }
 
 static void refused(const char *text, const char *expected) {
@@ -104,6 +103,7 @@ static void mistakes_are_refused_with_the_option_and_the_nearest_name(void **sta
     refused("--probe-budget 3%%", "--probe-budget");
     refused("--probe-budget %", "--probe-budget");
     refused("--probe-every -1", "--probe-every");
+    refused("--probes all --probe-budget 0", "--probes: no step is probed");
     refused("--probe-every 1 --probe-budget 3%", "give one of them");
 }
 

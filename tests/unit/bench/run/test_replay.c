@@ -77,6 +77,7 @@ static const struct {
     {AB_OPTION_reduce_dtype, "--ranks 2 --reduce-dtype bf16"},
     {AB_OPTION_divide, "--ranks 2 --divide post|--ranks 2 --divide @"},
     {AB_OPTION_bucket_mb, "--ranks 2 --bucket-mb @"},
+    {AB_OPTION_last_rank_samples, "--ranks 2 --batch 4 --last-rank-samples 1"},
     {AB_OPTION_sync_bn, "--ranks 2 --sync-bn torch|--ranks 2 --sync-bn apex"},
     {AB_OPTION_fault, "--clip-norm @ --fault clip_before_unscale"},
     {AB_OPTION_recompute, "--net resnet8 --recompute all|--net gpt --recompute none"},

@@ -51,11 +51,15 @@ def _half(text: str) -> str:
     return text
 
 
-def _every(text: str) -> int:
-    value = _number(int, "--every", text, "a whole number from 0")
+def _from_0(name: str, what: str, text: str) -> int:
+    value = _number(int, name, text, f"{what} from 0")
     if value < 0:
-        raise UsageError(f"--every is a whole number from 0, not {text!r}")
+        raise UsageError(f"{name} is {what} from 0, not {text!r}")
     return value
+
+
+def _every(text: str) -> int:
+    return _from_0("--every", "a whole number", text)
 
 
 def _budget(text: str) -> float:
@@ -75,10 +79,7 @@ def _look(text: str) -> tuple[int, int]:
 
 
 def _stop_after(text: str) -> int:
-    value = _number(int, "--stop-after", text, "a step from 0")
-    if value < 0:
-        raise UsageError(f"--stop-after is a step from 0, not {text!r}")
-    return value
+    return _from_0("--stop-after", "a step", text)
 
 
 _SWITCHES = ("--thorough", "--fp32")

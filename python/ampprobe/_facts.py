@@ -54,10 +54,11 @@ class Finder:
     def loss(self, outputs: Any) -> None:
         """The loss of a micro-batch, before it is scaled: how many targets it is the mean of."""
         node = getattr(outputs, "grad_fn", None)
-        found = _mean_of(node)
-        if found is not None:
-            self.targets.append(found)
-        self.means.append(_weight_of_mean(node))
+        mean, factor = _mean_loss(node)
+        targets = _targets_of(mean)
+        if targets is not None:
+            self.targets.append((targets, factor))
+        self.means.append(abs(factor) if mean is not None else None)
 
     def step_ends(self, micro_batches: int) -> None:
         """All micro-batches of the step were seen: whether their means had the same weight."""
@@ -138,43 +139,28 @@ def _scalar(value: Any) -> Optional[float]:
     return None
 
 
-def _weight_of_mean(node: Any) -> Optional[float]:
-    """What a mean loss was multiplied by; None: it is no such loss."""
+def _mean_loss(node: Any) -> tuple[Any, float]:
+    """The node of the mean loss and what that was multiplied by; no node: it is no such loss."""
     factor = 1.0
     for _ in range(8):
         if node is None:
-            return None
+            break
         kind = node.name()
         if kind.startswith(_LOSSES):
-            return abs(factor) if getattr(node, "_saved_reduction", None) == _MEAN else None
+            return (node if getattr(node, "_saved_reduction", None) == _MEAN else None), factor
         if kind in ("DivBackward0", "MulBackward0"):
             other = _scalar(node._saved_other)
             if not other:
-                return None
+                break
             factor *= 1 / other if kind == "DivBackward0" else other
         elif kind not in _AS_IT_IS:
-            return None
+            break
         node = node.next_functions[0][0] if node.next_functions else None
-    return None
+    return None, factor
 
 
-def _mean_of(node: Any) -> Optional[tuple[float, float]]:
-    """Targets that a mean loss was computed from, and what it was multiplied by; None: it is no such loss."""
-    factor = 1.0
-    for _ in range(8):
-        if node is None:
-            return None
-        kind = node.name()
-        if kind.startswith("NllLoss"):
-            if node._saved_reduction != _MEAN or node._saved_weight is not None:
-                return None
-            return float(node._saved_total_weight), factor
-        if kind in ("DivBackward0", "MulBackward0"):
-            other = _scalar(node._saved_other)
-            if not other:
-                return None
-            factor *= 1 / other if kind == "DivBackward0" else other
-        elif kind not in _AS_IT_IS:
-            return None
-        node = node.next_functions[0][0] if node.next_functions else None
-    return None
+def _targets_of(mean: Any) -> Optional[float]:
+    """Targets that the mean is over, where its node keeps their number and they have one weight."""
+    if mean is None or not mean.name().startswith("NllLoss") or mean._saved_weight is not None:
+        return None
+    return float(mean._saved_total_weight)

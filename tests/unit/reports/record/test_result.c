@@ -131,8 +131,8 @@ static void test_every_value_has_a_type(void **state) {
 }
 
 static bool is_optional(const char *key) {
-    static const char *const optional[] = {
-        "skipped_steps_truncated", "probes", "keep_batchnorm_fp32", "draws", "chance_gap", "floor_draws"};
+    static const char *const optional[] = {"skipped_steps_truncated", "probes", "keep_batchnorm_fp32",
+                                           "draws", "chance_gap"};
     size_t length = strlen(key);
     if (length > 7 && strcmp(key + length - 7, "_reason") == 0) return true;
     for (size_t i = 0; i < AB_COUNT_OF(optional); i++)

@@ -2,8 +2,12 @@
 """scripts/bench ranks: what two ranks of MPI do to each other's speed on a busy machine.
 
 Two processors have a busy loop each. In turns one rank trains on the first, and two ranks train, one on each.
-The speed of a rank among two over that of one alone is printed by MPI library: median and range of rounds.
-Ranks that wait by spinning, or that give their time away while they wait, fall far below 1.
+The throughput of a rank among two over that of one alone is printed by library: median and range of rounds.
+A scheduler that leaves a processor to the loop for longer than a step lasts slows down any two processes that
+meet in every step. So a yardstick runs in the same rounds: two processes that compute as long as a step and
+meet twice through a socket, asleep until the other one is there. Ranks that wait by spinning, or for longer
+than they must, fall below it. Loops and ranks have sessions of their own, because Linux shares processors
+between sessions first.
 
     scripts/bench ranks [--rounds N] [--net NAME] [--batch N] [--steps N]
 """
@@ -12,10 +16,12 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 program = "build/release/ampbench"
@@ -24,15 +30,18 @@ program = "build/release/ampbench"
 def busy_loops(processors):
     """A loop on each processor."""
     loop = "while True:\n    pass"
-    return [subprocess.Popen(["taskset", "-c", str(p), sys.executable, "-c", loop]) for p in processors]
+    return [
+        subprocess.Popen(["taskset", "-c", str(p), sys.executable, "-c", loop], start_new_session=True)
+        for p in processors
+    ]
 
 
 def job(library, ranks, options, out, processors):
-    """Trains with one rank a processor; the median time of a step in ns, and processor seconds of all."""
+    """Trains with one rank a processor: mean and lower decile of steps in ns, processor seconds."""
     command = [f"mpirun.{library}"]
     for rank in range(ranks):
-        command += [":"] * (rank > 0) + ["-n", "1", "taskset", "-c", str(processors[rank]), program]
-        command += [*options, "--out", out]
+        command += [":"] * (rank > 0) + ["-n", "1", "setsid", "-w", "taskset", "-c", str(processors[rank])]
+        command += [program, *options, "--out", out]
     settings = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -49,11 +58,62 @@ def job(library, ranks, options, out, processors):
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     with open(out, encoding="utf-8") as file:
         times = json.load(file)["cells"][0]["processes"][0]["step_time_ns"]
-    return statistics.median(times[len(times) // 4 :]), spent
+    times = times[len(times) // 4 :]
+    return statistics.mean(times), sorted(times)[len(times) // 10], spent
+
+
+def computes(seconds):
+    """Takes so much processor time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def walks(link, processor, seconds, steps):
+    """A process's steps: computes, then meets the other one twice if there is one; their mean time in s."""
+    os.setsid()
+    os.sched_setaffinity(0, {processor})
+    began = time.monotonic()
+    for _ in range(steps):
+        computes(seconds)
+        for _ in range(2 * bool(link)):
+            link.sendall(b"x")
+            link.recv(1)
+    return (time.monotonic() - began) / steps
+
+
+def yardstick(processes, seconds, steps, processors):
+    """The mean time of a step of `processes` processes."""
+    ends = socket.socketpair() if processes == 2 else (None,)
+    read, write = os.pipe()
+    children = []
+    for link, processor in zip(ends, processors):
+        child = os.fork()
+        if child == 0:
+            os.write(write, f"{walks(link, processor, seconds, steps)}\n".encode())
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read) as file:
+        return statistics.mean(float(line) for line in file)
+
+
+def a_round(libraries, options, asked, processors, rows):
+    """Adds one ratio to each row."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "ranks.json")
+        for name in libraries:
+            one, quick, one_cpu = job(name, 1, options, out, processors)
+            two, _, two_cpu = job(name, 2, options, out, processors)
+            rows[name].append((one / two, two_cpu / one_cpu))
+    alone, both = (yardstick(n, quick * 1e-9, int(asked.steps), processors) for n in (1, 2))
+    rows["yardstick"].append((alone / both, 2))
 
 
 def main():
-    """Prints a row for each library."""
+    """Prints a row for each library, and the yardstick's."""
     about = "two ranks of MPI beside one, on busy processors"
     parser = argparse.ArgumentParser(prog="scripts/bench ranks", description=about)
     parser.add_argument("--rounds", type=int, default=5)
@@ -68,29 +128,20 @@ def main():
     options = f"--ranks mpi --levels O0 --net {asked.net} --data synthetic --rounds 1".split()
     options += f"--batch {asked.batch} --steps {asked.steps} --threads 1 --no-floor".split()
     options += "--eval-limit 4 --quiet --no-plots --probe-every 0".split()
-    ratios = {name: [] for name in libraries}
-    costs = {name: [] for name in libraries}
+    rows = {name: [] for name in [*libraries, "yardstick"]}
     loops = busy_loops(processors)
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            for _ in range(asked.rounds):
-                for name in libraries:
-                    out = os.path.join(folder, "ranks.json")
-                    one, one_cpu = job(name, 1, options, out, processors)
-                    two, two_cpu = job(name, 2, options, out, processors)
-                    ratios[name].append(one / two)
-                    costs[name].append(two_cpu / one_cpu)
+        for _ in range(asked.rounds):
+            a_round(libraries, options, asked, processors, rows)
     finally:
         for loop in loops:
             loop.kill()
             loop.wait()
-    print("library   speed of a rank, two over one    processor time of both over that of one")
-    for name in libraries:
-        low, high = min(ratios[name]), max(ratios[name])
-        print(
-            f"{name:9} {statistics.median(ratios[name]):.2f} ({low:.2f} to {high:.2f})"
-            f"              {statistics.median(costs[name]):.2f}"
-        )
+    print("library    throughput of a rank, two over one    processor time of both over that of one")
+    for name, row in rows.items():
+        ratios = [ratio for ratio, _ in row]
+        middle, cost = statistics.median(ratios), statistics.median(cost for _, cost in row)
+        print(f"{name:10} {middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})                 {cost:.2f}")
 
 
 main()

@@ -28,7 +28,7 @@ static ab_status listen(void *context) {
     if (group->mpi->receive(peer, TAG_FAILURE, text, sizeof text) == 0) {
         bool done = false;
         for (int turn = 0; turn < 200 && !text[0] && group->mpi->test(&done) == 0 && !done; turn++)
-            ab_mpi_pause(turn);
+            ab_mpi_pause(turn, NULL);
     }
     text[sizeof text - 1] = '\0';
     ab_text_show(group->reason, sizeof group->reason, "rank %d: %s", peer,

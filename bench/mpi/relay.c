@@ -36,9 +36,10 @@ void ab_relay_close(ab_relay *relay) {
     *relay = (ab_relay){.mpi = NULL};
 }
 
-/* A new worker begins with as much memory as the last one left; it may grow. */
+/* A new worker begins with as much memory as the last one left; it may grow. Transfers in it end first. */
 static ab_status map_memory(ab_relay *relay, size_t bytes) {
     if (bytes == 0 || bytes == relay->mapped) return AB_OK;
+    if (relay->pending > 0) AB_TRY(ab_mpi_wait(relay->mpi, relay->limits));
     if (relay->map) munmap(relay->map, relay->mapped);
     relay->map = NULL;
     relay->mapped = 0;
@@ -84,16 +85,46 @@ static ab_status begin_allreduce(ab_relay *relay, const ab_link_request *request
     return ab_mpi_check(relay->mpi, relay->mpi->allreduce(values, (size_t)request->count), "MPI_Allreduce");
 }
 
-ab_status ab_relay_serve(ab_relay *relay, const ab_mpi_limits *limits) {
+/* *found: the worker had sent a request, and its transfers are begun. */
+static ab_status begin_request(ab_relay *relay, bool *found) {
     ab_link_request request;
     const ssize_t got = recv(relay->socket, &request, sizeof request, MSG_DONTWAIT);
+    *found = false;
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return AB_OK;
     if (got != (ssize_t)sizeof request || request.ranks != relay->place.ranks)
         return ab_fail(AB_INTERNAL, "--ranks mpi: a worker sent an unknown request");
     AB_TRY(map_memory(relay, (size_t)request.memory_bytes));
     AB_TRY(request.kind == AB_LINK_ALLREDUCE ? begin_allreduce(relay, &request)
                                              : begin_exchange(relay, &request));
-    AB_TRY(ab_mpi_wait(relay->mpi, limits));
-    (void)send(relay->socket, "", 1, MSG_NOSIGNAL); /* a worker that died is noticed by its events */
+    relay->pending++;
+    *found = true;
+    return AB_OK;
+}
+
+static ab_status begin_all(ab_relay *relay) {
+    bool found = true;
+    while (found) AB_TRY(begin_request(relay, &found));
+    return AB_OK;
+}
+
+/* Between tests: what the worker asks for meanwhile is begun too. */
+static ab_status check(void *context) {
+    ab_relay *relay = context;
+    AB_TRY(begin_all(relay));
+    return relay->limits->check ? relay->limits->check(relay->limits->context) : AB_OK;
+}
+
+ab_status ab_relay_serve(ab_relay *relay, const ab_mpi_limits *limits) {
+    ab_mpi_limits own = *limits;
+    own.check = check;
+    own.context = relay;
+    own.wakes = true;
+    own.wake = relay->socket;
+    relay->limits = limits;
+    AB_TRY(begin_all(relay));
+    if (relay->pending == 0) return AB_OK;
+    AB_TRY(ab_mpi_wait(relay->mpi, &own));
+    for (; relay->pending > 0; relay->pending--)
+        (void)send(relay->socket, "", 1, MSG_NOSIGNAL); /* a worker that died is noticed by its events */
     return AB_OK;
 }

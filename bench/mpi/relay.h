@@ -14,6 +14,8 @@ typedef struct ab_relay {
     int socket, worker_socket, memory; /* the last two are inherited by workers */
     unsigned char *map;
     size_t mapped;
+    int pending;                 /* requests that were begun and not answered */
+    const ab_mpi_limits *limits; /* of the current ab_relay_serve */
 } ab_relay;
 
 enum { AB_RELAY_TAG = 1 };
@@ -23,8 +25,8 @@ enum { AB_RELAY_TAG = 1 };
 AB_MUST_CHECK ab_status ab_relay_open(ab_relay *relay, const ab_mpi *mpi, ab_rank_place place);
 void ab_relay_close(ab_relay *relay);
 
-/* Call when relay->socket is readable: carries out one request of the worker. Blocks within the limits until
- * all ranks have made theirs. */
+/* Call when relay->socket is readable: carries out the worker's requests, those too that come meanwhile.
+ * Blocks within the limits until all ranks have made theirs. */
 AB_MUST_CHECK ab_status ab_relay_serve(ab_relay *relay, const ab_mpi_limits *limits);
 
 AB_END_DECLS

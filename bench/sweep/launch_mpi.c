@@ -230,7 +230,7 @@ static ab_status serve(job *j, ab_parts *parts) {
         AB_TRY(ab_mpi_check(j->mpi, j->mpi->probe(TAG_LINE, &peer, &waits), "looking for messages"));
         if (waits) AB_TRY(take_message(j, parts, peer));
         if (waits) turn = 0;
-        if (!waits) ab_mpi_pause(turn);
+        if (!waits) ab_mpi_pause(turn, NULL);
     }
     return AB_OK;
 }

@@ -6,6 +6,7 @@
 #include "kernels/core/text.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -63,12 +64,13 @@ ab_status ab_mpi_check(const ab_mpi *mpi, int code, const char *what) {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-void ab_mpi_pause(int turn) {
+void ab_mpi_pause(int turn, const ab_mpi_limits *limits) {
     enum { FIRST_NS = 20000, LAST_NS = 500000, EACH = 16 };
     const int doubled = turn / EACH;
     const long ns = doubled >= 5 ? LAST_NS : (long)FIRST_NS << doubled;
     const struct timespec time = {.tv_nsec = ns};
-    nanosleep(&time, NULL);
+    struct pollfd wake = {.fd = limits && limits->wakes ? limits->wake : -1, .events = POLLIN};
+    (void)ppoll(&wake, 1, &time, NULL);
 }
 
 static int64_t now_ns(void) {
@@ -86,6 +88,6 @@ ab_status ab_mpi_wait(const ab_mpi *mpi, const ab_mpi_limits *limits) {
         if (limits->deadline_ns && now_ns() > limits->deadline_ns)
             return ab_fail(AB_SYSTEM, "the other ranks did not answer in time");
         if (limits->check) AB_TRY(limits->check(limits->context));
-        ab_mpi_pause(turn);
+        ab_mpi_pause(turn, limits);
     }
 }

@@ -62,10 +62,12 @@ typedef struct ab_mpi_limits {
     /* Called between tests; a failure ends the wait. NULL: none. */
     ab_status (*check)(void *context);
     void *context;
+    bool wakes; /* a pause ends early when `wake` is readable */
+    int wake;
 } ab_mpi_limits;
 
-/* Sleeps: 20 us, then longer up to 0.5 ms. `turn` counts from 0. */
-void ab_mpi_pause(int turn);
+/* Sleeps: 20 us, then longer up to 0.5 ms. `turn` counts from 0. limits->wake ends it; NULL: nothing does. */
+void ab_mpi_pause(int turn, const ab_mpi_limits *limits);
 
 /* Waits until all transfers that were begun are complete. */
 AB_MUST_CHECK ab_status ab_mpi_wait(const ab_mpi *mpi, const ab_mpi_limits *limits);

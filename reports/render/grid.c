@@ -652,6 +652,11 @@ static void append_op(const cJSON *op, double steps, char *text, size_t size) {
     if (kib > 0) ab_text_append(text, size, " %.3g KiB", kib);
 }
 
+static void append_overlap(const cJSON *cell, double steps, char *text, size_t size) {
+    const double kib = ab_json_number(cell, "communication.overlapped_bytes", 0) / steps / 1024;
+    if (kib > 0) ab_text_append(text, size, "; %.3g KiB of gradients sent during the backward pass", kib);
+}
+
 /* Adds a line for every cell whose ranks are processes: the reduction's part of a step. */
 static ab_status add_communication(const cJSON *document, ab_grid *grid) {
     const cJSON *cell, *op;
@@ -667,6 +672,7 @@ static ab_status add_communication(const cJSON *document, ab_grid *grid) {
             sum += ab_json_number(op, "time_ns", 0) / steps;
             append_op(op, steps, text, sizeof text);
         }
+        append_overlap(cell, steps, text, sizeof text);
         AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN,
                         "%s: reduction %.3g of %.3g ms a step, efficiency against one rank %.0f %%: %s",
                         label, sum * 1e-6, step * 1e-6, 100 * fmax(0, 1 - sum / step), text));

@@ -84,7 +84,20 @@ else
 fi
 same "$last" 3 --reduce hierarchical:2 --reduce-dtype bf16 --divide post
 same "$last" 4 --reduce tree --reduce-dtype fp16 --gradient-accumulation-steps 2
+same "$first" 3 --levels O0 --gradient-accumulation-steps 2
 same "$first" 7 --reduce exact --divide 8
+# A weight of two ops is sent when the earlier one has added to it.
+cat >"$work/tied.json" <<'END'
+{"format": "ampbench-net-1", "name": "tied", "text": "a weight that two layers share",
+ "input": {"height": 28, "width": 28, "channels": 1},
+ "ops": [
+  {"name": "flat", "op": "flatten"}, {"name": "fc1", "op": "linear", "out_features": 96},
+  {"name": "fc2", "op": "linear", "out_features": 96}, {"name": "relu2", "op": "relu"},
+  {"name": "fc3", "op": "linear", "out_features": 96, "share": {"weight": "fc2.weight"}},
+  {"name": "relu3", "op": "relu"}, {"name": "fc4", "op": "linear", "out_features": 10},
+  {"name": "loss", "op": "cross_entropy"}]}
+END
+same "$last" 3 --net "$work/tied.json" --levels O0,O2
 # Batch norms with the statistics of all ranks: processes exchange what simulated ranks merge.
 cat >"$work/bn.json" <<'END'
 {"format": "ampbench-net-1", "name": "bn", "text": "a perceptron with batch norms",
@@ -143,6 +156,12 @@ tr '":,' '   ' <<<"$sent" |
     awk -v whole=$((235146 * 4 * 2 / 3 * 7)) '($2 == "reduce_scatter" || $2 == "all_gather") && seen++ < 2 {
         bad += $6 < whole * 0.99 || $6 > whole * 1.01 }
         END { exit seen != 4 || bad }' || fail "not the bytes of a reduction: $sent"
+# All gradients but those of the first layer, which end the backward pass, are sent while it goes on: 34186 of
+# fc3 and fc2 at O0, with gaps up to the next 64 bytes.
+checks=$((checks + 1))
+sent=$(tr -d ' \t\n' <"$work/whole.json" | grep -o '"overlapped_bytes":[0-9]*' | head -n 1)
+[ "$sent" = "\"overlapped_bytes\":$(((32768 + 128 + 1280 + 16) * 4 * 7))" ] ||
+    fail "not the gradients that are complete before the backward pass ends: $sent"
 mpi "$last" 2 "${common[@]}" --ranks mpi --profile --out "$work/profile.json"
 expect_text "$work/out" "efficiency against one rank" "the table of ranks that are processes"
 expect_text "$work/profile.json" '"reduction"' "the profile of ranks that are processes"

@@ -152,6 +152,7 @@ void ab_cell_report_communication(const ab_cell *cell, ab_probe_sink *sink) {
     const ab_rank_traffic *traffic = &cell->ranks.traffic;
     sink->integer(sink, "steps", traffic->steps);
     sink->integer(sink, "elapsed_ns", traffic->elapsed);
+    sink->integer(sink, "overlapped_bytes", traffic->overlapped);
     sink->begin_array(sink, "ops");
     for (int op = 0; op < AB_TRAFFIC_OPS; op++) {
         if (traffic->ns[op] == 0) continue;

@@ -153,6 +153,28 @@ static ab_status sum_gradients(ab_cell *cell) {
     return ab_gradients_unscale_sums(&cell->gradients, &exec, &cell->scalers.scaler[0]);
 }
 
+/* Ranks that are processes send gradients while the last backward pass goes on. */
+static ab_status send_complete(void *context, int node) {
+    ab_cell *cell = context;
+    const ab_status status = ab_rank_gradients_passed(&cell->ranks, node);
+    ab_step_times_part(cell->walk.times, AB_TIMED_REDUCTION);
+    return status;
+}
+
+static bool sends_early(const ab_cell *cell) {
+    const ab_step_position *at = &cell->position;
+    return at->ranks > 1 && ab_rank_link_is_open() && at->micro + 1 == at->micro_batches &&
+           ab_gradients_end_with_backward(&cell->gradients);
+}
+
+static ab_status backward_and_send(ab_cell *cell) {
+    cell->walk.passed = sends_early(cell) ? send_complete : NULL;
+    cell->walk.passed_context = cell;
+    const ab_status status = backward(cell);
+    cell->walk.passed = NULL;
+    return status;
+}
+
 /* Forward and backward over one batch; its gradients accumulate into those of the step. */
 static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *overflows) {
     const ab_step_position *at = &cell->position;
@@ -167,7 +189,7 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     AB_TRY(ab_score_batch(&cell->score, &cell->batches));
     ab_step_times_part(cell->walk.times, AB_TIMED_OTHER);
     if (ab_backward_by_loss(cell->plan)) return backward_by_loss(cell, overflows);
-    AB_TRY(backward(cell));
+    AB_TRY(backward_and_send(cell));
     return sum_gradients(cell);
 }
 

@@ -100,6 +100,7 @@ ab_status ab_backward(const ab_walk *walk, const ab_step_position *position, ab_
         AB_TRY(sum_input_grads(walk, node, layers));
         AB_TRY(sum_param_grads(walk, position, node));
         ab_step_times_node(walk->times, AB_TIMED_SUMS, n);
+        if (walk->passed) AB_TRY(walk->passed(walk->passed_context, n));
     }
     return AB_OK;
 }

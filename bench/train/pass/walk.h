@@ -21,6 +21,9 @@ typedef struct ab_walk {
     uint64_t params_version; /* of the weights */
     uint64_t casts_version;  /* params_version that the half copies were made from */
     ab_step_times *times;    /* borrowed; NULL: steps are not timed */
+    /* Called in the backward pass when node `node` and its gradients are done; NULL: by nobody. */
+    ab_status (*passed)(void *context, int node);
+    void *passed_context;
 } ab_walk;
 
 /* Prepares every op; `exec`: execution settings without workspace and observer. `walk` must be all zero.

@@ -5,93 +5,24 @@
 
 #include "kernels/format/convert.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-enum { ALIGNED = 64 };
 
 /* Of one rank, before the losses of its micro-batches: int64_t numbers. */
 enum { NOTE_STEP, NOTE_COUNT, NOTE_CORRECT, NOTE_SCORED, NOTE_NUMBERS };
 
-static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
-
 static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->gradients->item[item].from; }
-
-/* The format that contributions are sent in: schemes that add wide ones send fp32. */
-static const ab_format *sent_format(const ab_rank_gradients *g, int item) {
-    const ab_reduction reduction = ab_rank_reduction_of(g, item);
-    return reduction.scheme->sums_wide ? &ab_format_fp32 : reduction.wire;
-}
-
-/* ---- layout ---------------------------------------------------------------------------------- */
 
 static size_t losses_bytes(const ab_rank_gradients *g) {
     return (size_t)g->gradients->position->micro_batches * sizeof *g->loss;
 }
 
-/* The gradient that holds an element. */
-static int item_of(const ab_rank_gradients *g, int64_t element) {
-    int item = 0;
-    while (g->first[item] > element) item++; /* in reverse order of the parameters */
-    return item;
-}
-
-static size_t byte_of(const ab_rank_gradients *g, int64_t element) {
-    const int item = item_of(g, element);
-    return g->layout.byte[item] +
-           (size_t)(element - g->first[item]) * (size_t)sent_format(g, item)->storage_bytes;
-}
-
-/* Bytes of all gradients; the last parameter's first. */
-static size_t place_gradients(ab_rank_gradients *g) {
-    size_t bytes = 0;
-    for (int i = g->gradients->trained->count - 1; i >= 0; i--) {
-        g->layout.byte[i] = bytes;
-        bytes += aligned((size_t)ab_tensor_count(tensor_of(g, i)) * (size_t)sent_format(g, i)->storage_bytes);
-    }
-    return bytes;
-}
-
-/* Shares of equal numbers of elements. The last element's bytes end a share. */
-static void cut(ab_rank_gradients *g) {
-    ab_rank_layout *l = &g->layout;
-    for (int r = 0; r <= l->ranks; r++) l->share[r] = g->count * r / l->ranks;
-    l->other_bytes = 0;
-    for (int r = 0; r < l->ranks; r++) {
-        const int64_t end = l->share[r + 1];
-        if (end == l->share[r]) continue;
-        l->share_at[r] = byte_of(g, l->share[r]);
-        l->share_end[r] = byte_of(g, end - 1) + (size_t)sent_format(g, item_of(g, end - 1))->storage_bytes;
-        const size_t bytes = l->share_end[r] - l->share_at[r];
-        if (bytes > l->other_bytes) l->other_bytes = bytes;
-    }
-    l->other_bytes = aligned(l->other_bytes) + ALIGNED;
-    g->stride = l->share[l->rank + 1] - l->share[l->rank];
-}
-
 ab_status ab_rank_exchange_init(ab_rank_gradients *g) {
-    ab_rank_layout *l = &g->layout;
-    const ab_rank_place place = ab_rank_place_get();
-    l->rank = place.rank;
-    l->ranks = place.ranks;
-    l->byte = calloc((size_t)g->gradients->trained->count + 1, sizeof *l->byte);
-    if (!l->byte) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
-    const size_t bytes = place_gradients(g);
-    cut(g);
-    l->note_bytes = aligned(NOTE_NUMBERS * sizeof(int64_t) + losses_bytes(g));
-    l->own = l->note_bytes * (size_t)l->ranks;
-    l->others = l->own + bytes;
-    l->bytes = l->others + l->other_bytes * (size_t)l->ranks;
-    return AB_OK;
+    return ab_rank_layout_init(g, NOTE_NUMBERS * sizeof(int64_t) + losses_bytes(g));
 }
 
-/* Where rank r's contributions to this rank's share are: aligned as they were at r. */
-static size_t contribution_of(const ab_rank_layout *l, int r) {
-    const size_t at = l->share_at[l->rank];
-    if (r == l->rank) return l->own + at;
-    return l->others + (size_t)r * l->other_bytes + at % ALIGNED;
-}
+/* The library sums, not this rank's code. */
+static bool is_summed_by_library(const ab_rank_gradients *g) { return !g->recipe->reduction.scheme->reduce; }
 
 /* ---- time and bytes ---------------------------------------------------------------------------- */
 
@@ -108,146 +39,201 @@ static void count(ab_rank_gradients *g, ab_traffic_op op, int64_t *since) {
     *since = now;
 }
 
-static void count_bytes(ab_rank_gradients *g, ab_traffic_op op, const ab_link_part part[]) {
+/* Begins an exchange and counts its bytes. */
+static ab_status begin(ab_rank_gradients *g, ab_traffic_op op, const ab_link_part part[], int64_t *ticket) {
     for (int r = 0; r < g->layout.ranks; r++)
         if (r != g->layout.rank) g->traffic.bytes[op] += part[r].send_bytes;
+    return ab_rank_link_begin(part, g->layout.ranks, ticket);
 }
 
-/* ---- transfers ------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
-ab_status ab_rank_exchange_keep(ab_rank_gradients *g) {
-    unsigned char *memory;
-    int64_t since = now_ns();
-    AB_TRY(ab_rank_link_memory(g->layout.bytes, &memory));
-    for (int i = 0; i < g->gradients->trained->count; i++) {
+static ab_status pack(ab_rank_gradients *g, const ab_rank_bucket *b, unsigned char *memory) {
+    for (int i = b->last; i >= b->first; i--) {
         const ab_reduction reduction = ab_rank_reduction_of(g, i);
         const int64_t n = ab_tensor_count(tensor_of(g, i));
         AB_TRY(ab_tensor_read(tensor_of(g, i), g->sum));
         ab_reduce_send(&reduction, g->recipe->count, g->sum, g->sum, n);
-        ab_narrow(memory + g->layout.own + g->layout.byte[i], sent_format(g, i), g->sum, n);
+        ab_narrow(memory + g->layout.own + g->layout.byte[i], ab_rank_sent_format(g, i), g->sum, n);
     }
+    return AB_OK;
+}
+
+/* This rank's gradients to the ranks that add them, theirs to here. */
+static ab_status scatter(ab_rank_gradients *g, ab_rank_bucket *b) {
+    const ab_rank_layout *l = &g->layout;
+    const ab_rank_share *own = &b->share[l->rank];
+    ab_link_part part[AB_RANKS_MOST] = {{0}};
+    for (int r = 0; r < l->ranks; r++)
+        part[r] = (ab_link_part){.send_at = (int64_t)(l->own + b->share[r].at),
+                                 .send_bytes = (int64_t)(b->share[r].end - b->share[r].at),
+                                 .receive_at = (int64_t)ab_rank_contribution_of(l, b, r),
+                                 .receive_bytes = (int64_t)(own->end - own->at)};
+    return begin(g, AB_TRAFFIC_SCATTER, part, &b->ticket);
+}
+
+/* MPI's own sum, over the gaps between gradients too. */
+static ab_status sum_by_library(ab_rank_gradients *g, ab_rank_bucket *b) {
+    g->traffic.bytes[AB_TRAFFIC_ALLREDUCE] += (int64_t)(b->end - b->at);
+    return ab_rank_link_begin_sum(g->layout.own + b->at, (b->end - b->at) / sizeof(float), &b->ticket);
+}
+
+static ab_status send_bucket(ab_rank_gradients *g, ab_rank_bucket *b) {
+    unsigned char *memory;
+    int64_t since = now_ns();
+    AB_TRY(ab_rank_link_memory(g->layout.bytes, &memory));
+    AB_TRY(pack(g, b, memory));
+    AB_TRY(is_summed_by_library(g) ? sum_by_library(g, b) : scatter(g, b));
     count(g, AB_TRAFFIC_PACK, &since);
     return AB_OK;
 }
 
-static ab_status exchange_notes(ab_rank_gradients *g, unsigned char *memory) {
-    const ab_rank_layout *l = &g->layout;
-    const int64_t micro = g->gradients->position->micro_batches;
+ab_status ab_rank_gradients_passed(ab_rank_gradients *g, int node) {
+    ab_rank_layout *l = &g->layout;
+    while (l->sent < l->buckets && l->bucket[l->sent].node >= node) {
+        ab_rank_bucket *b = &l->bucket[l->sent++];
+        AB_TRY(send_bucket(g, b));
+        if (l->sent < l->buckets) g->traffic.overlapped += (int64_t)(b->end - b->at);
+    }
+    return AB_OK;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static ab_status send_notes(ab_rank_gradients *g) {
+    ab_rank_layout *l = &g->layout;
     const int64_t own[NOTE_NUMBERS] = {g->gradients->position->steps, g->count, g->correct, g->score};
     ab_link_part part[AB_RANKS_MOST] = {{0}};
+    unsigned char *memory;
+    AB_TRY(ab_rank_link_memory(l->bytes, &memory));
     unsigned char *note = memory + l->note_bytes * (size_t)l->rank;
     memcpy(note, own, sizeof own);
-    memcpy(note + sizeof own, g->loss + l->rank * micro, losses_bytes(g));
+    memcpy(note + sizeof own, g->loss + l->rank * g->gradients->position->micro_batches, losses_bytes(g));
     for (int r = 0; r < l->ranks; r++)
         part[r] = (ab_link_part){.send_at = note - memory,
                                  .send_bytes = (int64_t)l->note_bytes,
                                  .receive_at = (int64_t)(l->note_bytes * (size_t)r),
                                  .receive_bytes = (int64_t)l->note_bytes};
-    AB_TRY(ab_rank_link_exchange(part, l->ranks));
-    count_bytes(g, AB_TRAFFIC_NOTES, part);
+    return begin(g, AB_TRAFFIC_NOTES, part, &l->ticket);
+}
+
+static ab_status read_notes(ab_rank_gradients *g, const unsigned char *memory) {
+    const ab_rank_layout *l = &g->layout;
+    const int64_t micro = g->gradients->position->micro_batches, step = g->gradients->position->steps;
     g->correct = g->score = 0;
     for (int r = 0; r < l->ranks; r++) {
+        const unsigned char *note = memory + l->note_bytes * (size_t)r;
         int64_t theirs[NOTE_NUMBERS];
-        note = memory + l->note_bytes * (size_t)r;
         memcpy(theirs, note, sizeof theirs);
         memcpy(g->loss + r * micro, note + sizeof theirs, losses_bytes(g));
-        if (theirs[NOTE_STEP] != own[NOTE_STEP] || theirs[NOTE_COUNT] != own[NOTE_COUNT])
+        if (theirs[NOTE_STEP] != step || theirs[NOTE_COUNT] != g->count)
             return ab_fail(AB_INTERNAL, "rank %d is at step %lld, rank %d at step %lld", r,
-                           (long long)theirs[NOTE_STEP], l->rank, (long long)own[NOTE_STEP]);
+                           (long long)theirs[NOTE_STEP], l->rank, (long long)step);
         g->correct += theirs[NOTE_CORRECT];
         g->score += theirs[NOTE_SCORED];
     }
     return AB_OK;
 }
 
-/* This rank's gradients to the ranks that add them, theirs to here. */
-static ab_status scatter(ab_rank_gradients *g) {
-    const ab_rank_layout *l = &g->layout;
-    ab_link_part part[AB_RANKS_MOST] = {{0}};
-    for (int r = 0; r < l->ranks; r++)
-        part[r] = (ab_link_part){.send_at = (int64_t)(l->own + l->share_at[r]),
-                                 .send_bytes = (int64_t)(l->share_end[r] - l->share_at[r]),
-                                 .receive_at = (int64_t)contribution_of(l, r),
-                                 .receive_bytes = (int64_t)(l->share_end[l->rank] - l->share_at[l->rank])};
-    count_bytes(g, AB_TRAFFIC_SCATTER, part);
-    return ab_rank_link_exchange(part, l->ranks);
-}
-
-/* Means of this rank's share to all, theirs to here, in place of this rank's gradients. */
-static ab_status gather(ab_rank_gradients *g) {
-    const ab_rank_layout *l = &g->layout;
-    ab_link_part part[AB_RANKS_MOST] = {{0}};
-    for (int r = 0; r < l->ranks; r++)
-        part[r] = (ab_link_part){.send_at = (int64_t)(l->own + l->share_at[l->rank]),
-                                 .send_bytes = (int64_t)(l->share_end[l->rank] - l->share_at[l->rank]),
-                                 .receive_at = (int64_t)(l->own + l->share_at[r]),
-                                 .receive_bytes = (int64_t)(l->share_end[r] - l->share_at[r])};
-    count_bytes(g, AB_TRAFFIC_GATHER, part);
-    return ab_rank_link_exchange(part, l->ranks);
+ab_status ab_rank_exchange_keep(ab_rank_gradients *g) {
+    ab_rank_layout *l = &g->layout;
+    while (l->sent < l->buckets) AB_TRY(send_bucket(g, &l->bucket[l->sent++]));
+    l->sent = 0;
+    return AB_OK;
 }
 
 /* ---- reduction ------------------------------------------------------------------------------- */
 
-/* The part of gradient `item` that is in this rank's share. */
-static ab_status reduce_item(ab_rank_gradients *g, int item, unsigned char *memory) {
+/* The part of gradient `item` that is in this rank's share of a bucket. */
+static ab_status reduce_item(ab_rank_gradients *g, const ab_rank_bucket *b, int item, unsigned char *memory) {
     const ab_rank_layout *l = &g->layout;
-    const ab_format *format = sent_format(g, item);
-    const int64_t first = g->first[item], begin = l->share[l->rank], end = l->share[l->rank + 1];
-    const int64_t from = first > begin ? first : begin;
+    const ab_rank_share *share = &b->share[l->rank];
+    const ab_format *format = ab_rank_sent_format(g, item);
+    const int64_t first = g->first[item], from = first > share->from ? first : share->from;
     int64_t until = first + ab_tensor_count(tensor_of(g, item));
-    if (until > end) until = end;
+    if (until > share->until) until = share->until;
     if (from >= until) return AB_OK;
-    const size_t own = byte_of(g, from), skipped = own - l->share_at[l->rank];
+    const size_t own = ab_rank_byte_of(g, from), skipped = own - share->at;
+    float *value = g->value + (from - share->from);
     for (int r = 0; r < l->ranks; r++)
-        ab_widen(g->value + r * g->stride + (from - begin), memory + contribution_of(l, r) + skipped, format,
+        ab_widen(value + r * g->stride, memory + ab_rank_contribution_of(l, b, r) + skipped, format,
                  until - from);
-    AB_TRY(ab_rank_reduce_part(g, item, from, until - from, g->value + (from - begin), g->sum));
+    AB_TRY(ab_rank_reduce_part(g, item, from, until - from, value, g->sum));
     ab_narrow(memory + l->own + own, format, g->sum, until - from);
     return AB_OK;
 }
 
-static ab_status reduce_own_share(ab_rank_gradients *g, unsigned char *memory) {
+/* Means of this rank's share to all, theirs to here, in place of this rank's gradients. */
+static ab_status gather(ab_rank_gradients *g, ab_rank_bucket *b) {
+    const ab_rank_layout *l = &g->layout;
+    const ab_rank_share *own = &b->share[l->rank];
+    ab_link_part part[AB_RANKS_MOST] = {{0}};
+    for (int r = 0; r < l->ranks; r++)
+        part[r] = (ab_link_part){.send_at = (int64_t)(l->own + own->at),
+                                 .send_bytes = (int64_t)(own->end - own->at),
+                                 .receive_at = (int64_t)(l->own + b->share[r].at),
+                                 .receive_bytes = (int64_t)(b->share[r].end - b->share[r].at)};
+    return begin(g, AB_TRAFFIC_GATHER, part, &b->ticket);
+}
+
+static ab_status reduce_own_shares(ab_rank_gradients *g, unsigned char *memory) {
     int64_t since = now_ns();
-    AB_TRY(scatter(g));
-    count(g, AB_TRAFFIC_SCATTER, &since);
-    for (int i = 0; i < g->gradients->trained->count; i++) AB_TRY(reduce_item(g, i, memory));
-    count(g, AB_TRAFFIC_SUM, &since);
-    AB_TRY(gather(g));
-    count(g, AB_TRAFFIC_GATHER, &since);
+    for (int k = 0; k < g->layout.buckets; k++) {
+        ab_rank_bucket *b = &g->layout.bucket[k];
+        AB_TRY(ab_rank_link_wait(b->ticket));
+        count(g, AB_TRAFFIC_SCATTER, &since);
+        for (int i = b->first; i <= b->last; i++) AB_TRY(reduce_item(g, b, i, memory));
+        count(g, AB_TRAFFIC_SUM, &since);
+        AB_TRY(gather(g, b));
+        count(g, AB_TRAFFIC_GATHER, &since);
+    }
     return AB_OK;
 }
 
-/* MPI's own sum. Gradients are placed with gaps: one by one. */
-static ab_status reduce_by_library(ab_rank_gradients *g, unsigned char *memory) {
-    int64_t since = now_ns();
-    for (int i = g->gradients->trained->count - 1; i >= 0; i--) {
+static ab_status unpack(ab_rank_gradients *g, const ab_rank_bucket *b, unsigned char *memory) {
+    const bool divided = !is_summed_by_library(g);
+    for (int i = b->first; i <= b->last; i++) {
         const ab_reduction reduction = ab_rank_reduction_of(g, i);
         const int64_t n = ab_tensor_count(tensor_of(g, i));
-        const size_t at = g->layout.own + g->layout.byte[i];
-        AB_TRY(ab_rank_link_allreduce(at, (size_t)n));
-        ab_reduce_finish(&reduction, g->recipe->count, (float *)(void *)(memory + at), n);
-        g->traffic.bytes[AB_TRAFFIC_ALLREDUCE] += n * (int64_t)sizeof(float);
+        ab_widen(g->sum, memory + g->layout.own + g->layout.byte[i], ab_rank_sent_format(g, i), n);
+        if (!divided) ab_reduce_finish(&reduction, g->recipe->count, g->sum, n);
+        AB_TRY(ab_tensor_write(tensor_of(g, i), g->sum));
     }
-    count(g, AB_TRAFFIC_ALLREDUCE, &since);
     return AB_OK;
+}
+
+/* What was begun last of each bucket ends: means of all ranks are in this rank's gradients. */
+static ab_status finish_buckets(ab_rank_gradients *g, unsigned char *memory) {
+    const ab_traffic_op op = is_summed_by_library(g) ? AB_TRAFFIC_ALLREDUCE : AB_TRAFFIC_GATHER;
+    int64_t since = now_ns();
+    for (int k = 0; k < g->layout.buckets; k++) {
+        const ab_rank_bucket *b = &g->layout.bucket[k];
+        AB_TRY(ab_rank_link_wait(b->ticket));
+        count(g, op, &since);
+        AB_TRY(unpack(g, b, memory));
+        count(g, AB_TRAFFIC_UNPACK, &since);
+    }
+    return AB_OK;
+}
+
+/* The first step is not counted: it starts threads and maps memory. */
+static void end_step(ab_rank_traffic *traffic) {
+    const int64_t now = now_ns();
+    if (traffic->since == 0) *traffic = (ab_rank_traffic){.since = now, .steps = -1};
+    traffic->elapsed = now - traffic->since;
+    traffic->steps++;
 }
 
 ab_status ab_rank_exchange_reduce(ab_rank_gradients *g) {
     unsigned char *memory;
-    int64_t since = now_ns();
+    AB_TRY(send_notes(g));
     AB_TRY(ab_rank_link_memory(g->layout.bytes, &memory));
-    AB_TRY(exchange_notes(g, memory));
+    if (!is_summed_by_library(g)) AB_TRY(reduce_own_shares(g, memory));
+    int64_t since = now_ns();
+    AB_TRY(ab_rank_link_wait(g->layout.ticket));
+    AB_TRY(read_notes(g, memory));
     count(g, AB_TRAFFIC_NOTES, &since);
-    AB_TRY(g->recipe->reduction.scheme->reduce ? reduce_own_share(g, memory) : reduce_by_library(g, memory));
-    since = now_ns();
-    for (int i = 0; i < g->gradients->trained->count; i++) {
-        ab_widen(g->sum, memory + g->layout.own + g->layout.byte[i], sent_format(g, i),
-                 ab_tensor_count(tensor_of(g, i)));
-        AB_TRY(ab_tensor_write(tensor_of(g, i), g->sum));
-    }
-    count(g, AB_TRAFFIC_UNPACK, &since);
-    if (g->traffic.since == 0) g->traffic = (ab_rank_traffic){.since = since, .steps = -1};
-    g->traffic.elapsed = since - g->traffic.since;
-    g->traffic.steps++;
+    AB_TRY(finish_buckets(g, memory));
+    end_step(&g->traffic);
     return AB_OK;
 }

@@ -14,7 +14,8 @@ static struct link {
     ab_rank_place place;
     int socket, memory;
     unsigned char *map;
-    size_t mapped;
+    size_t mapped, kept;     /* bytes; of them, what ab_rank_link_memory gave */
+    int64_t begun, answered; /* requests */
 } own = {.socket = -1, .memory = -1};
 
 ab_rank_place ab_rank_place_get(void) { return own.place; }
@@ -34,8 +35,8 @@ ab_status ab_rank_link_open(void) {
 
 bool ab_rank_link_is_open(void) { return own.socket >= 0; }
 
-ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory) {
-    *memory = own.map;
+/* The shared memory, at least `bytes` long. */
+static ab_status map_memory(size_t bytes) {
     if (bytes <= own.mapped) return AB_OK;
     if (own.map) munmap(own.map, own.mapped);
     own.map = NULL;
@@ -45,57 +46,83 @@ ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory) {
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own.memory, 0);
     if (map == MAP_FAILED)
         return ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory to share: %s", strerror(errno));
-    own.map = *memory = map;
+    own.map = map;
     own.mapped = bytes;
     return AB_OK;
 }
 
-/* Sends the request and waits for the answer. */
-static ab_status ask(ab_link_request *request) {
-    char answer;
-    ssize_t got;
+ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory) {
+    enum { ALIGNED = 64 };
+    const size_t wanted = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+    if (wanted > own.kept) own.kept = wanted;
+    AB_TRY(map_memory(own.kept));
+    *memory = own.map;
+    return AB_OK;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static ab_status begin(ab_link_request *request, int64_t *ticket) {
     request->ranks = own.place.ranks;
     request->memory_bytes = (int64_t)own.mapped;
     if (send(own.socket, request, sizeof *request, MSG_NOSIGNAL) != (ssize_t)sizeof *request)
         return ab_fail(AB_SYSTEM, "--ranks mpi: the parent is gone: %s", strerror(errno));
-    while ((got = recv(own.socket, &answer, 1, 0)) < 0 && errno == EINTR) continue;
-    return got == 1 ? AB_OK : ab_fail(AB_SYSTEM, "--ranks mpi: the parent does not answer");
+    *ticket = ++own.begun;
+    return AB_OK;
 }
 
-ab_status ab_rank_link_exchange(const ab_link_part part[], int ranks) {
+ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket) {
     ab_link_request request = {.kind = AB_LINK_EXCHANGE};
     memcpy(request.part, part, (size_t)ranks * sizeof *part);
-    return ask(&request);
+    return begin(&request, ticket);
+}
+
+ab_status ab_rank_link_begin_sum(size_t at, size_t count, int64_t *ticket) {
+    ab_link_request request = {.kind = AB_LINK_ALLREDUCE, .at = (int64_t)at, .count = (int64_t)count};
+    return begin(&request, ticket);
+}
+
+ab_status ab_rank_link_wait(int64_t ticket) {
+    char answer;
+    for (; own.answered < ticket; own.answered++) {
+        ssize_t got;
+        while ((got = recv(own.socket, &answer, 1, 0)) < 0 && errno == EINTR) continue;
+        if (got != 1) return ab_fail(AB_SYSTEM, "--ranks mpi: the parent does not answer");
+    }
+    return AB_OK;
+}
+
+/* ---- small exchanges, behind the kept memory --------------------------------------------------- */
+
+static ab_status exchange(const ab_link_part part[]) {
+    int64_t ticket;
+    AB_TRY(ab_rank_link_begin(part, own.place.ranks, &ticket));
+    return ab_rank_link_wait(ticket);
 }
 
 ab_status ab_rank_link_gather(const void *own_bytes, size_t bytes, const unsigned char **all) {
     const int ranks = own.place.ranks, rank = own.place.rank;
-    const int64_t each = (int64_t)bytes;
+    const int64_t each = (int64_t)bytes, at = (int64_t)own.kept;
     ab_link_part part[AB_RANKS_MOST] = {{0}};
-    unsigned char *memory;
-    AB_TRY(ab_rank_link_memory(bytes * (size_t)ranks, &memory));
-    memcpy(memory + rank * each, own_bytes, bytes);
-    for (int r = 0; r < ranks; r++) part[r] = (ab_link_part){rank * each, each, r * each, each};
-    AB_TRY(ab_rank_link_exchange(part, ranks));
-    *all = memory;
+    AB_TRY(map_memory(own.kept + bytes * (size_t)ranks));
+    memcpy(own.map + at + rank * each, own_bytes, bytes);
+    for (int r = 0; r < ranks; r++) part[r] = (ab_link_part){at + rank * each, each, at + r * each, each};
+    AB_TRY(exchange(part));
+    *all = own.map + at;
     return AB_OK;
-}
-
-ab_status ab_rank_link_allreduce(size_t at, size_t count) {
-    return ask(&(ab_link_request){.kind = AB_LINK_ALLREDUCE, .at = (int64_t)at, .count = (int64_t)count});
 }
 
 ab_status ab_rank_link_agree(bool *decision) {
     ab_link_part part[AB_RANKS_MOST] = {{0}};
-    unsigned char *memory;
+    const int64_t at = (int64_t)own.kept;
     if (!ab_rank_link_is_open()) return AB_OK;
-    AB_TRY(ab_rank_link_memory(1, &memory));
+    AB_TRY(map_memory(own.kept + 1));
     if (own.place.rank == 0)
-        for (int r = 1; r < own.place.ranks; r++) part[r] = (ab_link_part){.send_bytes = 1};
+        for (int r = 1; r < own.place.ranks; r++) part[r] = (ab_link_part){.send_at = at, .send_bytes = 1};
     else
-        part[0] = (ab_link_part){.receive_bytes = 1};
-    if (own.place.rank == 0) memory[0] = *decision;
-    AB_TRY(ab_rank_link_exchange(part, own.place.ranks));
-    *decision = memory[0] != 0;
+        part[0] = (ab_link_part){.receive_at = at, .receive_bytes = 1};
+    if (own.place.rank == 0) own.map[at] = *decision;
+    AB_TRY(exchange(part));
+    *decision = own.map[at] != 0;
     return AB_OK;
 }

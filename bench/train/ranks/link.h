@@ -37,7 +37,8 @@ typedef struct ab_link_part {
     int64_t send_at, send_bytes, receive_at, receive_bytes;
 } ab_link_part;
 
-/* One packet from worker to parent; the parent answers with one byte when it is done. */
+/* One packet from worker to parent, which answers each with one byte once the transfers that it knows of are
+ * done. A worker may send several before it waits; all ranks send the same ones in the same order. */
 typedef struct ab_link_request {
     int32_t kind, ranks;
     int64_t memory_bytes; /* the shared memory is now this large */
@@ -54,19 +55,24 @@ typedef struct ab_link_request {
 AB_MUST_CHECK ab_status ab_rank_link_open(void);
 bool ab_rank_link_is_open(void);
 
-/* The shared memory, at least `bytes` long; valid until the next call. AB_NO_MEMORY. */
+/* The first `bytes` bytes of the shared memory, which no other function here uses; valid until the next call
+ * of one. AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory);
 
-/* Every rank r calls it with parts that fit: part[q].send_bytes of r are part[r].receive_bytes of q. The own
- * part is ignored. Returns when all bytes are there. */
-AB_MUST_CHECK ab_status ab_rank_link_exchange(const ab_link_part part[], int ranks);
+/* Begins an exchange, which goes on while the caller computes; *ticket is for ab_rank_link_wait. Every rank r
+ * calls it with parts that fit: part[q].send_bytes of r are part[r].receive_bytes of q. The own part is
+ * ignored. The bytes must not be touched before the wait. */
+AB_MUST_CHECK ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket);
+
+/* Begins the sum over ranks of `count` floats at byte `at`, in place, by the MPI library. */
+AB_MUST_CHECK ab_status ab_rank_link_begin_sum(size_t at, size_t count, int64_t *ticket);
+
+/* Returns when all bytes of what was begun with this ticket, and before it, are there. */
+AB_MUST_CHECK ab_status ab_rank_link_wait(int64_t ticket);
 
 /* `bytes` bytes of every rank, in the order of the ranks; valid until the shared memory is used again. All
  * ranks call it with the same number. */
 AB_MUST_CHECK ab_status ab_rank_link_gather(const void *own, size_t bytes, const unsigned char **all);
-
-/* The sum over ranks of `count` floats at byte `at`, in place, by the MPI library. */
-AB_MUST_CHECK ab_status ab_rank_link_allreduce(size_t at, size_t count);
 
 /* Rank 0's value of *decision, on every rank; all ranks must call it. Without a link it stays. */
 AB_MUST_CHECK ab_status ab_rank_link_agree(bool *decision);

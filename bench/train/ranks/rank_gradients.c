@@ -72,7 +72,7 @@ void ab_rank_gradients_fini(ab_rank_gradients *g) {
     free(g->finite);
     free(g->first);
     free(g->loss);
-    free(g->layout.byte);
+    ab_rank_layout_fini(&g->layout);
     *g = (ab_rank_gradients){.value = NULL};
 }
 

@@ -4,7 +4,8 @@
  * Simulated ranks: one process computes the ranks one after the other from the same weights. Processes of an
  * MPI job (link.h): each computes one rank. Contributions to an equal share of the elements go to each rank,
  * in the wire format; it adds them as the simulation does, and its sums go to all. So the bits are the same,
- * and each rank sends and receives as much as in a ring. */
+ * and each rank sends and receives as much as in a ring. Buckets of gradients are sent as soon as the
+ * backward pass has computed them, while it goes on. */
 #ifndef AB_BENCH_TRAIN_RANKS_RANK_GRADIENTS_H
 #define AB_BENCH_TRAIN_RANKS_RANK_GRADIENTS_H
 
@@ -15,13 +16,34 @@
 
 AB_BEGIN_DECLS
 
+/* What one rank adds of a bucket. */
+typedef struct ab_rank_share {
+    int64_t from, until; /* elements of the flat gradient; from == until: nothing */
+    size_t at, end;      /* its bytes, from ab_rank_layout's `own` on */
+} ab_rank_share;
+
+/* Gradients that are sent together, as soon as the backward pass has computed them. */
+typedef struct ab_rank_bucket {
+    int first, last;      /* of the parameters; the last is the first to be ready */
+    int node;             /* whose backward pass completes them */
+    size_t at, end;       /* bytes, from `own` on */
+    size_t other;         /* of its contributions, in those of each other rank */
+    ab_rank_share *share; /* [ranks] */
+    int64_t ticket;       /* of its transfer */
+} ab_rank_bucket;
+
+enum { AB_RANK_BUCKETS = 32 };
+
 /* Where things are in the memory of the link: notes of all ranks; this rank's gradients as they are sent,
- * later the means; contributions of all ranks to this rank's share. Gradients begin at multiples of 64. */
+ * later the means; contributions of all ranks to this rank's shares. Gradients begin at multiples of 64. */
 typedef struct ab_rank_layout {
-    int rank, ranks;                  /* ranks 0: simulated */
-    size_t *byte;                     /* [items]: of each gradient, from `own` on; owned */
-    int64_t share[AB_RANKS_MOST + 1]; /* elements [share[r], share[r + 1]) are added by rank r */
-    size_t share_at[AB_RANKS_MOST + 1], share_end[AB_RANKS_MOST]; /* bytes of shares, from `own` on */
+    int rank, ranks;   /* ranks 0: simulated */
+    size_t *byte;      /* [items]: of each gradient, from `own` on; owned */
+    int *node;         /* [items]: whose backward pass completes it; owned */
+    int buckets, sent; /* sent: in the current step */
+    ab_rank_bucket bucket[AB_RANK_BUCKETS];
+    ab_rank_share *share; /* [buckets][ranks]; owned */
+    int64_t ticket;       /* of the notes */
     size_t note_bytes, own, others, other_bytes, bytes;
 } ab_rank_layout;
 
@@ -41,6 +63,7 @@ typedef enum ab_traffic_op {
 typedef struct ab_rank_traffic {
     int64_t since, elapsed; /* ns: when the first step's reduction ended; from then to the last one's end */
     int64_t steps, ns[AB_TRAFFIC_OPS], bytes[AB_TRAFFIC_OPS]; /* bytes that were sent to others */
+    int64_t overlapped; /* bytes that were on their way while the backward pass went on */
 } ab_rank_traffic;
 
 typedef struct ab_rank_gradients {
@@ -72,6 +95,9 @@ void ab_rank_gradients_fini(ab_rank_gradients *ranks);
 /* Bytes that ab_rank_gradients_init adds to a category for simulated ranks, for plans. */
 int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab_mem_category category);
 
+/* Call during the last backward pass of a rank that is a process, after each node: sends what is complete. */
+AB_MUST_CHECK ab_status ab_rank_gradients_passed(ab_rank_gradients *ranks, int node);
+
 /* Call after a rank's last backward pass: keeps its gradients as they are sent. */
 AB_MUST_CHECK ab_status ab_rank_gradients_keep(ab_rank_gradients *ranks, int64_t rank);
 
@@ -88,6 +114,17 @@ ab_reduction ab_rank_reduction_of(const ab_rank_gradients *ranks, int item);
  * `from`; the other ranks' rows follow at ranks->stride. */
 AB_MUST_CHECK ab_status ab_rank_reduce_part(const ab_rank_gradients *ranks, int item, int64_t from,
                                             int64_t count, const float *row, float *sum);
+
+/* The format that contributions are sent in: schemes that add wide ones send fp32. */
+const ab_format *ab_rank_sent_format(const ab_rank_gradients *ranks, int item);
+
+/* Over processes: where things are (exchange_layout.c). */
+AB_MUST_CHECK ab_status ab_rank_layout_init(ab_rank_gradients *ranks, size_t note_bytes);
+void ab_rank_layout_fini(ab_rank_layout *layout);
+/* The byte of an element of the flat gradient, from `own` on. */
+size_t ab_rank_byte_of(const ab_rank_gradients *ranks, int64_t element);
+/* Where rank r's contributions to this rank's share of a bucket are: aligned as they were at r. */
+size_t ab_rank_contribution_of(const ab_rank_layout *layout, const ab_rank_bucket *bucket, int r);
 
 /* Over processes (exchange.c). */
 AB_MUST_CHECK ab_status ab_rank_exchange_init(ab_rank_gradients *ranks);

@@ -17,6 +17,10 @@ static bool sums_in_fp32(const ab_gradients *g) {
     return g->position->micro_batches > 1 && !ab_backward_by_loss(plan) && !plan->policy.keep.half_sums;
 }
 
+bool ab_gradients_end_with_backward(const ab_gradients *g) {
+    return !sums_in_fp32(g) && !ab_backward_by_loss(g->memory->plan);
+}
+
 static void list_param(ab_gradients *g, const ab_plan_param *param, ab_unscale_item *item) {
     ab_tensor *tensor = g->memory->tensor;
     const int own = param->total != AB_NONE ? param->total : param->grad;

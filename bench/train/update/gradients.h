@@ -35,6 +35,9 @@ void ab_gradients_fini(ab_gradients *gradients);
 /* Call after a micro-batch's backward pass: adds gradients to sums that are kept in other tensors. */
 AB_MUST_CHECK ab_status ab_gradients_sum(const ab_gradients *gradients, const ab_exec *exec);
 
+/* Whether a parameter's gradient is complete when the step's last backward pass has left its ops. */
+bool ab_gradients_end_with_backward(const ab_gradients *gradients);
+
 /* A fault (AB_FAULT_unscale_each_micro_batch): unscales the sums before the last micro-batch. */
 AB_MUST_CHECK ab_status ab_gradients_unscale_sums(const ab_gradients *gradients, const ab_exec *exec,
                                                   const ab_scaler *scaler);

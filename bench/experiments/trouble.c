@@ -3,7 +3,8 @@
 
 #include "bench/experiments/arms.h"
 #include "bench/memory/limits.h"
-#include "bench/run/config.h"
+#include "bench/run/cells.h"
+#include "bench/run/configure.h"
 #include "bench/run/replay.h"
 #include "kernels/core/show.h"
 #include "kernels/core/subnormals.h"

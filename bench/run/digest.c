@@ -2,7 +2,7 @@
 #include "bench/run/digest.h"
 
 #include "bench/amp/layer_formats.h"
-#include "bench/run/config.h"
+#include "bench/run/cells.h"
 #include "kernels/core/text.h"
 
 #include <inttypes.h>

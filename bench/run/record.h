@@ -3,7 +3,7 @@
 #ifndef AB_BENCH_RUN_RECORD_H
 #define AB_BENCH_RUN_RECORD_H
 
-#include "bench/run/config.h"
+#include "bench/run/cells.h"
 #include "bench/run/governor.h"
 #include "bench/run/process.h"
 
@@ -17,6 +17,12 @@ AB_MUST_CHECK ab_status ab_record_create(const ab_run_config *config, const ab_o
 
 /* "config" of a document for this configuration: what a resumed run must agree with. Owned by the caller. */
 cJSON *ab_record_config(const ab_run_config *config, const ab_options *options);
+
+/* config.scale_window: that of the options, or the default of --scales dynamic. */
+double ab_record_scale_window(const ab_run_config *config);
+
+/* A pending cell without processes. Owned by the caller. */
+cJSON *ab_record_new_cell(const ab_run_config *config, const ab_cell_spec *spec);
 
 /* Adds the events of a process to its cell. `full`: the process has probes and evaluation (round 0). A
  * process with a reason marks the cell as failed (or interrupted); earlier data is kept. *added: the new

@@ -4,6 +4,7 @@
 
 #include "bench/memory/limits.h"
 #include "bench/mpi/group.h"
+#include "bench/run/configure.h"
 #include "bench/run/digest.h"
 #include "bench/run/environment.h"
 #include "bench/run/monitor.h"

@@ -3,6 +3,7 @@
 
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
+#include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <inttypes.h>
@@ -59,21 +60,14 @@ void ab_advise_log_print(const ab_advise_log *a, const char *path, FILE *out) {
         out);
 }
 
-static void put(cJSON *object, const char *key, double value) {
-    if (isfinite(value))
-        cJSON_AddNumberToObject(object, key, value);
-    else
-        cJSON_AddNullToObject(object, key);
-}
-
 static cJSON *scale_json(const ab_advise_scale *s) {
     cJSON *object = cJSON_CreateObject();
-    put(object, "scale", s->scale);
+    ab_json_add_number(object, "scale", s->scale);
     cJSON_AddNumberToObject(object, "steps", (double)s->steps);
     cJSON_AddNumberToObject(object, "overflows", (double)s->overflows);
-    put(object, "share_low", s->share_low);
-    put(object, "share_high", s->share_high);
-    put(object, "share_fitted", s->expected);
+    ab_json_add_number(object, "share_low", s->share_low);
+    ab_json_add_number(object, "share_high", s->share_high);
+    ab_json_add_number(object, "share_fitted", s->expected);
     return object;
 }
 
@@ -87,14 +81,14 @@ cJSON *ab_advise_log_json(const ab_advise_log *a, const char *path) {
     cJSON_AddNumberToObject(object, "overflows", (double)a->overflows);
     scales = cJSON_AddArrayToObject(object, "scales");
     for (int i = 0; i < a->scales; i++) cJSON_AddItemToArray(scales, scale_json(&a->scale[i]));
-    put(object, "largest_gradient_octaves", a->fitted ? a->middle : none);
-    put(object, "spread_octaves", a->fitted ? a->spread : none);
-    put(object, "drift_octaves_per_1000_steps", a->fitted ? a->drift : none);
-    put(object, "overflow_allowed", a->alpha);
-    put(object, "highest_log2", a->k_hi);
-    put(object, "overflow_share", a->share);
+    ab_json_add_number(object, "largest_gradient_octaves", a->fitted ? a->middle : none);
+    ab_json_add_number(object, "spread_octaves", a->fitted ? a->spread : none);
+    ab_json_add_number(object, "drift_octaves_per_1000_steps", a->fitted ? a->drift : none);
+    ab_json_add_number(object, "overflow_allowed", a->alpha);
+    ab_json_add_number(object, "highest_log2", a->k_hi);
+    ab_json_add_number(object, "overflow_share", a->share);
     cJSON_AddBoolToObject(object, "known", a->known);
-    put(object, "asked_scale", a->asked > 0 ? a->asked : none);
-    put(object, "asked_overflow_share", a->asked > 0 ? a->asked_share : none);
+    ab_json_add_number(object, "asked_scale", a->asked > 0 ? a->asked : none);
+    ab_json_add_number(object, "asked_overflow_share", a->asked > 0 ? a->asked_share : none);
     return object;
 }

@@ -35,21 +35,17 @@ ab_status ab_diagnose_print_facts(const cJSON *document, FILE *out) {
     return ab_diagnose_each(document, print_facts, out, NULL);
 }
 
-static void add_real(cJSON *object, const char *name, double value) {
-    cJSON_AddItemToObject(object, name, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
-}
-
 static cJSON *fact_json(const ab_facts *facts, const ab_fact_row *row) {
     const ab_fact fact = row->get(facts);
     char place[AB_FACT_PLACE + 24];
     cJSON *object = cJSON_CreateObject();
     ab_text_exact(place, sizeof place, "/cells/%d%s", facts->index, fact.place);
     cJSON_AddStringToObject(object, "name", row->name);
-    add_real(object, "value", fact.value);
+    ab_json_add_number(object, "value", fact.value);
     cJSON_AddStringToObject(object, "unit", row->unit);
-    add_real(object, "step", fact.step == AB_STEP_UNKNOWN ? (double)NAN : fact.step);
+    ab_json_add_number(object, "step", fact.step == AB_STEP_UNKNOWN ? (double)NAN : fact.step);
     cJSON_AddItemToObject(object, "place", fact.place[0] ? cJSON_CreateString(place) : cJSON_CreateNull());
-    add_real(object, "threshold", ab_fact_limit(row, *facts->limits));
+    ab_json_add_number(object, "threshold", ab_fact_limit(row, *facts->limits));
     return object;
 }
 

@@ -33,20 +33,12 @@ double ab_ranks_crossing(const ab_ranks_result *result, int rule) {
 
 /* ---- the document ---------------------------------------------------------------------------- */
 
-/* A number; null if it is not finite. */
-static void put(cJSON *object, const char *key, double value) {
-    if (isfinite(value))
-        cJSON_AddNumberToObject(object, key, value);
-    else
-        cJSON_AddNullToObject(object, key);
-}
-
 static void put_outcome(cJSON *object, const ab_ranks_outcome *outcome) {
-    put(object, "error", outcome->error);
-    put(object, "bias", outcome->bias);
-    put(object, "overflowed", outcome->overflowed);
-    put(object, "flushed", outcome->flushed);
-    put(object, "noise", outcome->noise);
+    ab_json_add_number(object, "error", outcome->error);
+    ab_json_add_number(object, "bias", outcome->bias);
+    ab_json_add_number(object, "overflowed", outcome->overflowed);
+    ab_json_add_number(object, "flushed", outcome->flushed);
+    ab_json_add_number(object, "noise", outcome->noise);
 }
 
 static void put_tensors(cJSON *object, const ab_ranks_result *result, int count, int rule) {
@@ -70,7 +62,7 @@ static cJSON *rule_document(const ab_ranks_result *result, int rule) {
     cJSON_AddStringToObject(object, "reduce", ab_reduction_scheme_text(r, text));
     cJSON_AddStringToObject(object, "wire", r->wire ? r->wire->name : "as-is");
     cJSON_AddStringToObject(object, "divide", ab_reduction_divide_text(r, text));
-    put(object, "exceeds_noise_from", ab_ranks_crossing(result, rule));
+    ab_json_add_number(object, "exceeds_noise_from", ab_ranks_crossing(result, rule));
     cJSON *list = cJSON_AddArrayToObject(object, "outcomes");
     for (int c = 0; c < q->counts; c++) {
         cJSON *item = cJSON_CreateObject();
@@ -95,7 +87,7 @@ cJSON *ab_ranks_document(const ab_ranks_result *result) {
     cJSON_AddNumberToObject(document, "elements_not_finite", (double)result->not_finite);
     cJSON_AddNumberToObject(document, "scale", q->scale);
     cJSON_AddNumberToObject(document, "bucket_bytes", q->bucket_bytes);
-    put(document, "micro_batch_noise", result->noise);
+    ab_json_add_number(document, "micro_batch_noise", result->noise);
     cJSON *rules = cJSON_AddArrayToObject(document, "reductions");
     for (int k = 0; k < q->rules; k++) cJSON_AddItemToArray(rules, rule_document(result, k));
     return document;

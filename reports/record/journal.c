@@ -109,11 +109,6 @@ static double number_of(const cJSON *line, const char *key) {
     return cJSON_IsNumber(value) ? value->valuedouble : (double)NAN;
 }
 
-static void put(cJSON *object, const char *key, cJSON *value) {
-    cJSON_DeleteItemFromObjectCaseSensitive(object, key);
-    cJSON_AddItemToObject(object, key, value);
-}
-
 /* Takes the member out of the line; NULL if it is missing. */
 static cJSON *take(cJSON *line, const char *key) {
     return cJSON_DetachItemFromObjectCaseSensitive(line, key);
@@ -135,7 +130,7 @@ static bool replay_part(cJSON *cell, cJSON *line) {
     const bool sound = cJSON_IsObject(set) && (!process || cJSON_IsArray(processes));
     for (size_t i = 0; sound && i < AB_COUNT_OF(set_keys); i++) {
         cJSON *value = take(set, set_keys[i]);
-        if (value) put(cell, set_keys[i], value);
+        if (value) ab_json_put(cell, set_keys[i], value);
     }
     if (sound && process)
         cJSON_AddItemToArray(processes, process);
@@ -158,7 +153,7 @@ static bool replay_line(replay *r, cJSON *line) {
     if (!ab_journal_take(&r->cells, line, &index)) return false;
     cJSON *run = cJSON_GetObjectItemCaseSensitive(r->document, "run"), *elapsed = take(line, "elapsed_s");
     if (run && cJSON_IsNumber(elapsed))
-        put(run, "elapsed_s", elapsed);
+        ab_json_put(run, "elapsed_s", elapsed);
     else
         cJSON_Delete(elapsed);
     r->lines++;

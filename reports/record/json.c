@@ -48,6 +48,23 @@ const char *ab_json_type_text(const cJSON *value) {
     return "something else";
 }
 
+void ab_json_put(cJSON *object, const char *key, cJSON *item) {
+    cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+    cJSON_AddItemToObject(object, key, item);
+}
+
+void ab_json_add_text(cJSON *object, const char *key, const char *text) {
+    cJSON_AddItemToObject(object, key, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+void ab_json_add_number(cJSON *object, const char *key, double value) {
+    cJSON_AddItemToObject(object, key, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
+}
+
+void ab_json_add_known(cJSON *object, const char *key, double value, bool known) {
+    ab_json_add_number(object, key, known ? value : (double)NAN);
+}
+
 void ab_json_print_number(double x, FILE *out) {
     char text[AB_TEXT_ROUND_TRIP];
     if (!isfinite(x)) {

@@ -32,6 +32,14 @@ bool ab_json_is_true(const cJSON *root, const char *path);
 /* Returns the type name for messages: "string", "number", "null", ...; "nothing" for NULL. */
 const char *ab_json_type_text(const cJSON *value);
 
+/* Sets a member: replaces one of that name. The object owns the item. */
+void ab_json_put(cJSON *object, const char *key, cJSON *item);
+/* Add a member: null for a NULL text or a number that is not finite. */
+void ab_json_add_text(cJSON *object, const char *key, const char *text);
+void ab_json_add_number(cJSON *object, const char *key, double value);
+/* The same; null if the number is not known. */
+void ab_json_add_known(cJSON *object, const char *key, double value, bool known);
+
 /* Prints a tree as UTF-8: two spaces of indentation, arrays without objects on one line, numbers with the
  * fewest of 15, 16 or 17 significant digits that read back as the same double (whole numbers below 2^53 as
  * integers), non-finite numbers as null, bytes that are not UTF-8 as U+FFFD. The same tree always gives

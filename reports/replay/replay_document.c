@@ -1,6 +1,8 @@
 /* Replayed scalers as a JSON document, and which of them are best. */
 #include "reports/replay/replay_result.h"
 
+#include "reports/record/json.h"
+
 #include <math.h>
 
 /* What is flushed, or if that is not told, how low the scale is: less of it is better. */
@@ -22,21 +24,6 @@ void ab_replay_judge(ab_replay_result *result) {
     }
 }
 
-/* A number; null if it is not finite. */
-static void put(cJSON *object, const char *key, double value) {
-    if (isfinite(value))
-        cJSON_AddNumberToObject(object, key, value);
-    else
-        cJSON_AddNullToObject(object, key);
-}
-
-static void put_text(cJSON *object, const char *key, const char *text) {
-    if (text)
-        cJSON_AddStringToObject(object, key, text);
-    else
-        cJSON_AddNullToObject(object, key);
-}
-
 static cJSON *outcome_json(const ab_replay_source *source, const ab_replay_outcome *o) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "skipped", (double)o->skipped);
@@ -45,15 +32,15 @@ static cJSON *outcome_json(const ab_replay_source *source, const ab_replay_outco
     cJSON_AddNumberToObject(object, "steps_agreed", (double)o->agreed);
     cJSON_AddNumberToObject(object, "decisions_differing", (double)o->differing);
     cJSON_AddNumberToObject(object, "steps_beyond", (double)o->beyond);
-    put(object, "final_scale", o->final_scale);
-    put(object, "mean_log2_scale", o->mean_octaves);
-    put(object, "flushed_share", o->flushed);
-    put(object, "flushed_energy", o->energy);
-    put_text(object, "worst_layer", o->worst >= 0 && o->energy > 0 ? source->layer[o->worst] : NULL);
-    put(object, "worst_layer_flushed_share", o->worst >= 0 ? o->worst_flushed : (double)NAN);
-    put(object, "worst_layer_flushed_energy", o->worst >= 0 ? o->worst_energy : (double)NAN);
-    put_text(object, "fault", o->fault);
-    put(object, "fault_step", o->fault ? (double)o->fault_step : (double)NAN);
+    ab_json_add_number(object, "final_scale", o->final_scale);
+    ab_json_add_number(object, "mean_log2_scale", o->mean_octaves);
+    ab_json_add_number(object, "flushed_share", o->flushed);
+    ab_json_add_number(object, "flushed_energy", o->energy);
+    ab_json_add_text(object, "worst_layer", o->worst >= 0 && o->energy > 0 ? source->layer[o->worst] : NULL);
+    ab_json_add_number(object, "worst_layer_flushed_share", o->worst >= 0 ? o->worst_flushed : (double)NAN);
+    ab_json_add_number(object, "worst_layer_flushed_energy", o->worst >= 0 ? o->worst_energy : (double)NAN);
+    ab_json_add_text(object, "fault", o->fault);
+    ab_json_add_number(object, "fault_step", o->fault ? (double)o->fault_step : (double)NAN);
     return object;
 }
 
@@ -74,12 +61,12 @@ cJSON *ab_replay_document(const ab_replay_result *result) {
     cJSON_AddStringToObject(document, "schema_version", "1.0");
     cJSON_AddStringToObject(document, "path", s->path);
     cJSON_AddStringToObject(document, "kind", s->kind);
-    put_text(document, "cell", s->cell[0] ? s->cell : NULL);
+    ab_json_add_text(document, "cell", s->cell[0] ? s->cell : NULL);
     cJSON_AddStringToObject(document, "half_format", s->half);
     cJSON_AddNumberToObject(document, "steps", (double)s->steps);
     cJSON_AddNumberToObject(document, "steps_bounded", (double)s->bounded);
     cJSON_AddNumberToObject(document, "stride", (double)s->stride);
-    put(document, "first_scale", s->first_scale);
+    ab_json_add_number(document, "first_scale", s->first_scale);
     cJSON_AddItemToObject(document, "recorded", outcome_json(s, &result->recorded));
     rows = cJSON_AddArrayToObject(document, "scalers");
     for (int i = 0; i < result->rows; i++) cJSON_AddItemToArray(rows, row_json(s, &result->row[i]));

@@ -1,7 +1,8 @@
 /* The command line of a run: parsing the options, turning them into checked values, crossing them to cells.
  */
 #define _GNU_SOURCE
-#include "bench/run/config.h"
+#include "bench/run/cells.h"
+#include "bench/run/configure.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -3,7 +3,8 @@
 #define _GNU_SOURCE
 #include "bench/run/replay.h"
 
-#include "bench/run/config.h"
+#include "bench/run/cells.h"
+#include "bench/run/configure.h"
 #include "kernels/core/rng.h"
 #include "reports/record/json.h"
 

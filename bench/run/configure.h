@@ -1,0 +1,25 @@
+/* From the options as typed to a checked configuration. */
+#ifndef AB_BENCH_RUN_CONFIGURE_H
+#define AB_BENCH_RUN_CONFIGURE_H
+
+#include "bench/run/config.h"
+#include "bench/run/options.h"
+
+AB_BEGIN_DECLS
+
+/* Checks everything that can be checked before training. On success the caller clears *config. With
+ * `with_data`, opens the data set. */
+AB_MUST_CHECK ab_status ab_run_config_create(const ab_options *options, bool with_data,
+                                             ab_run_config *config);
+/* The part that needs config->data, for callers that set the data themselves. */
+AB_MUST_CHECK ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config);
+/* Starts the threads that train, and sets how this thread and they treat subnormals. */
+AB_MUST_CHECK ab_status ab_run_config_start(const ab_run_config *config);
+void ab_run_config_clear(ab_run_config *config);
+
+/* The formats whose products the cells may compute, as ab_machine_limits_measure takes them. */
+unsigned ab_run_product_formats(const ab_run_config *config);
+
+AB_END_DECLS
+
+#endif

@@ -27,9 +27,10 @@ typedef struct ab_unscale_item {
 typedef struct ab_update_item {
     ab_tensor *weight;     /* the tensor the optimizer updates: the master if there is one */
     const ab_tensor *grad; /* unscaled */
+    float factor; /* the gradient of the formula is grad times this, in fp32; devices but the host's read 1 */
     ab_tensor *state[AB_UPDATE_MAX_STATES];
-    ab_tensor *model; /* the model's copy of a master, rounded from it after the update; NULL: weight is
-                       * used by the model */
+    ab_tensor *model; /* the copy that the model uses, rounded from the weight after the update; NULL: weight
+                       * is used by the model */
 } ab_update_item;
 
 /* ---- steps decided on the device ------------------------------------------------------------- */
@@ -129,8 +130,8 @@ typedef struct ab_backend {
     ab_status (*unscale)(const ab_exec *exec, const ab_unscale_item *item, int items, float inverse,
                          bool *found);
 
-    /* One optimizer step of a kind of formulas.h on every item, including the model's copies. NULL: runs
-     * on the host. */
+    /* One optimizer step of a kind of formulas.h on every item, including the model's copies. NULL, or
+     * AB_UNAVAILABLE with no changes made: runs on the host. */
     ab_status (*update)(const ab_update_item *item, int items, int kind, const ab_update_row *row);
 
     /* Census (kernels/census/census.h) of a tensor's stored values. Counts and extremes equal the CPU's;

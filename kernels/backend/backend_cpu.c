@@ -1,6 +1,7 @@
 /* The CPU's table: the functions of this room, called directly. */
 #include "kernels/backend/backend_layout.h"
 
+#include "kernels/backend/update_cpu.h"
 #include "kernels/format/convert.h"
 #include "kernels/ops/blocks.h"
 
@@ -73,4 +74,5 @@ const ab_backend ab_backend_cpu = {.abi = AB_DEVICE_ABI,
                                    .op = same_op,
                                    .cast = cast,
                                    .accumulate = accumulate,
-                                   .unscale = unscale};
+                                   .unscale = unscale,
+                                   .update = ab_cpu_update};

@@ -141,7 +141,8 @@ AB_BEGIN_DECLS
     LAST(ab_unscale_item, adds)                                                                              \
     FIRST(ab_update_item, weight)                                                                            \
     FIELD(ab_update_item, weight, grad)                                                                      \
-    FIELD(ab_update_item, grad, state)                                                                       \
+    FIELD(ab_update_item, grad, factor)                                                                      \
+    FIELD(ab_update_item, factor, state)                                                                     \
     FIELD(ab_update_item, state, model)                                                                      \
     LAST(ab_update_item, model)                                                                              \
     FIRST(ab_resident_config, loss)                                                                          \

@@ -6,6 +6,8 @@
 #include "kernels/backend/fallback.h"
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
+#include "kernels/ops/blocks.h"
+#include "kernels/vec/vec_ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -162,7 +164,35 @@ int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most) {
     return backend->host_memory ? places_here(tensor, place, most) : places_of_copy(tensor, place, most);
 }
 
+/* ---- finite ---------------------------------------------------------------------------------- */
+
+typedef struct finite_scan {
+    const ab_tensor *tensor;
+    int bytes;
+    _Atomic bool found; /* a value that is not finite */
+} finite_scan;
+
+static void finite_block(void *argument, int64_t block, int thread) {
+    finite_scan *s = argument;
+    const int64_t first = block * AB_WIDE_BLOCK,
+                  n = ab_min64(AB_WIDE_BLOCK, ab_tensor_count(s->tensor) - first);
+    const void *data = (const char *)s->tensor->data + first * s->bytes;
+    const int mantissa = s->tensor->format->precision - 1;
+    (void)thread;
+    if (!(s->bytes == 4
+              ? ab_vec_ops_get()->finite(data, n)
+              : ab_vec_ops_get()->finite_bits(data, (uint16_t)(0x7fffu >> mantissa << mantissa), n)))
+        s->found = true;
+}
+
 bool ab_extremes_finite(const ab_tensor *tensor) {
+    const int bytes = tensor->format ? comparable(tensor->format) : 0;
+    if (bytes > 0 && ab_backend_of(tensor->device)->host_memory) {
+        finite_scan s = {.tensor = tensor, .bytes = bytes};
+        const int64_t n = ab_tensor_count(tensor);
+        ab_for_chunks(n, ab_div_up(n, AB_WIDE_BLOCK), finite_block, &s);
+        return !s.found;
+    }
     ab_tensor_extremes found = ab_extremes_of(tensor);
     return found.infinite == 0 && found.nan == 0;
 }

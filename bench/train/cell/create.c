@@ -32,8 +32,9 @@ static ab_status make_update(ab_cell *cell) {
                                       .trained = &cell->trained,
                                       .optimizer = config->optimizer,
                                       .recipe = &config->recipe,
+                                      .gradients = &cell->gradients,
                                       .common = config->optim};
-    return ab_weight_update_init(&cell->update, &cell->gradients);
+    return ab_weight_update_init(&cell->update);
 }
 
 static ab_status make_walk(ab_cell *cell) {

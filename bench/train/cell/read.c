@@ -66,6 +66,7 @@ ab_status ab_cell_score_training(ab_cell *cell) {
 ab_status ab_cell_gradient_norm(const ab_cell *cell, const ab_step_result *result, double *norm) {
     *norm = result->grad_norm > 0 ? result->grad_norm : (double)NAN;
     if (result->grad_norm > 0 || !cell->memory.backend->host_memory) return AB_OK;
+    AB_TRY(ab_gradients_settle(&cell->gradients));
     float *values = ab_params_room(cell->plan);
     ab_status status = values ? AB_OK : ab_fail(AB_NO_MEMORY, "norm of gradients: out of memory");
     double sum = 0;
@@ -97,6 +98,7 @@ ab_status ab_cell_read(const ab_cell *cell, const char *name, ab_shape *shape, f
     int found = ab_plan_find(cell->plan, name);
     if (found == AB_NONE || cell->plan->tensor[found].transient || !cell->plan->tensor[found].format)
         return ab_fail(AB_CONFIG, "no tensor '%s' is kept between steps", name);
+    AB_TRY(ab_gradients_settle(&cell->gradients));
     const ab_tensor *tensor = &cell->memory.tensor[best_copy(cell->plan, found)];
     *shape = tensor->shape;
     return values ? ab_tensor_read(tensor, values) : AB_OK;

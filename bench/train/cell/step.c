@@ -15,7 +15,9 @@ static ab_status update_weights(ab_cell *cell) {
     const ab_exec unobserved = ab_walk_unobserved(&cell->walk);
     cell->position.taken++;
     ab_walk_weights_changed(&cell->walk);
-    return ab_weight_update_run(&cell->update, &unobserved, cell->position.taken, cell->position.advanced);
+    AB_TRY(ab_weight_update_run(&cell->update, &unobserved, cell->position.taken, cell->position.advanced));
+    if (cell->update.half_copies) cell->walk.copies_version = cell->walk.params_version;
+    return AB_OK;
 }
 
 static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
@@ -262,6 +264,7 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     const ab_step_position *at = &cell->position;
     const int64_t batches = at->micro_batches * at->ranks;
     double sum = 0;
+    ab_gradients_begin(&cell->gradients);
     cell->score.correct = cell->score.count = 0;
     cell->ranks.noted = noted;
     cell->ranks.counts = noted && cell->observation.observer != NULL;
@@ -283,6 +286,14 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     return AB_OK;
 }
 
+/* Whether nothing but the update reads the unscaled gradients of the step. */
+static bool unscales_late(const ab_cell *cell) {
+    const ab_scaler_kind *kind = cell->scalers.scaler[0].kind;
+    const ab_clip_config *clip = &cell->config.recipe.clip;
+    return !cell->layers && clip->norm <= 0 && clip->value <= 0 && kind->sees == 0 && !kind->updates_first &&
+           ab_weight_update_unscales(&cell->update);
+}
+
 ab_status ab_gradient_pass(ab_cell *cell, ab_step_result *result, bool *nonfinite) {
     AB_TRY(ab_gradient_pass_batches(cell, !cell->observation.is_replay, &result->loss, &result->overflows));
     *nonfinite = result->overflows != 0;
@@ -290,8 +301,8 @@ ab_status ab_gradient_pass(ab_cell *cell, ab_step_result *result, bool *nonfinit
     if (cell->config.recipe.faults & AB_FAULT_clip_before_unscale)
         AB_TRY(ab_gradients_clip(&cell->gradients, &cell->config.recipe.clip, true, &result->grad_norm));
     const ab_exec exec = ab_walk_exec(&cell->walk);
-    AB_TRY(ab_gradients_unscale(&cell->gradients, &exec, &cell->scalers.scaler[0], cell->layers, nonfinite,
-                                &result->overflow));
+    AB_TRY(ab_gradients_unscale(&cell->gradients, &exec, &cell->scalers.scaler[0], cell->layers,
+                                unscales_late(cell), nonfinite, &result->overflow));
     result->overflows = result->overflow;
     return AB_OK;
 }

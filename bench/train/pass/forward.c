@@ -19,12 +19,14 @@ static void show_weights(const ab_walk *walk) {
     }
 }
 
-/* Half copies of fp32 weights, once per change of the weights. */
+/* Half copies of fp32 weights, once per change of the weights. Those that the update made are made again
+ * only to be seen. */
 static ab_status cast_weights(ab_walk *walk) {
     const ab_cell_memory *memory = walk->memory;
     const ab_exec exec = ab_walk_exec(walk);
     const bool stale = walk->casts_version != walk->params_version;
-    for (int p = 0; p < memory->plan->params && stale; p++) {
+    const bool made = walk->copies_version == walk->params_version && !exec.observer;
+    for (int p = 0; p < memory->plan->params && stale && !made; p++) {
         const ab_plan_param *param = &memory->plan->param[p];
         if (param->used != param->stored)
             AB_TRY(ab_cell_memory_cast(memory, &exec, &memory->tensor[param->used],

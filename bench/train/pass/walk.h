@@ -19,7 +19,8 @@ typedef struct ab_walk {
     int fallbacks;           /* ops that run on the host because the device does not implement them */
     ab_exec exec;            /* common to all ops; its observer is NULL, ab_walk_exec adds the step's */
     uint64_t params_version; /* of the weights */
-    uint64_t casts_version;  /* params_version that the half copies were made from */
+    uint64_t casts_version;  /* params_version that the half copies were made from and shown of */
+    uint64_t copies_version; /* params_version of half copies that the update made */
     ab_step_times *times;    /* borrowed; NULL: steps are not timed */
     /* Called in the backward pass when node `node` and its gradients are done; NULL: by nobody. */
     ab_status (*passed)(void *context, int node);

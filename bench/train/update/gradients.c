@@ -38,8 +38,9 @@ ab_status ab_gradients_init(ab_gradients *g, const ab_cell_memory *memory, const
                         .trained = trained,
                         .position = position,
                         .item = calloc(room, sizeof *g->item),
+                        .waiting = calloc(room, sizeof *g->waiting),
                         .clipped = calloc(room, sizeof(ab_tensor *))};
-    if (!g->item || !g->clipped) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    if (!g->item || !g->waiting || !g->clipped) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     for (int p = 0; p < memory->plan->params; p++)
         if (trained->place[p] >= 0) list_param(g, &memory->plan->param[p], &g->item[trained->place[p]]);
     return AB_OK;
@@ -47,6 +48,7 @@ ab_status ab_gradients_init(ab_gradients *g, const ab_cell_memory *memory, const
 
 void ab_gradients_fini(ab_gradients *g) {
     free(g->item);
+    free(g->waiting);
     free(g->clipped);
     *g = (ab_gradients){.item = NULL};
 }
@@ -81,6 +83,36 @@ static ab_status unscale(const ab_gradients *g, const ab_exec *exec, const ab_sc
 ab_status ab_gradients_unscale_sums(const ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler) {
     bool found = false;
     return g->position->micro + 1 < g->position->micro_batches ? unscale(g, exec, scaler, &found) : AB_OK;
+}
+
+/* ---- waiting for the update ------------------------------------------------------------------- */
+
+void ab_gradients_begin(const ab_gradients *g) {
+    for (int i = 0; i < g->trained->count; i++) g->waiting[i] = 0;
+}
+
+ab_status ab_gradients_settle(const ab_gradients *g) {
+    const ab_exec unobserved = {.observer = NULL};
+    for (int i = 0; i < g->trained->count; i++) {
+        bool found;
+        if (g->waiting[i] == 0) continue;
+        AB_TRY(g->memory->backend->unscale(&unobserved, &g->item[i], 1, g->waiting[i], &found));
+        g->waiting[i] = 0;
+    }
+    return AB_OK;
+}
+
+/* A gradient that is stored in fp32 has the same bits whoever multiplies it; others are rounded here. */
+static ab_status check_and_leave(const ab_gradients *g, const ab_exec *exec, float inverse, bool *found) {
+    for (int i = 0; i < g->trained->count; i++) {
+        if (g->item[i].to->format != &ab_format_fp32) {
+            AB_TRY(g->memory->backend->unscale(exec, &g->item[i], 1, inverse, found));
+            continue;
+        }
+        *found = *found || !ab_extremes_finite(g->item[i].from);
+        g->waiting[i] = inverse;
+    }
+    return AB_OK;
 }
 
 /* ---- unscaling ------------------------------------------------------------------------------- */
@@ -141,12 +173,15 @@ static ab_status skip_unscaling(const ab_gradients *g, bool *found) {
 
 /* apex does not unscale if the scale is a fixed 1 and there are no masters to copy to. */
 ab_status ab_gradients_unscale(ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler,
-                               const ab_layer_scales *layers, bool *nonfinite, bool *overflow) {
+                               const ab_layer_scales *layers, bool leave, bool *nonfinite, bool *overflow) {
     const bool alone = !ab_scaler_checks(scaler) && ab_scaler_divisor(scaler) == 1.0 && !g->masters;
+    const float inverse = (float)(1.0 / ab_scaler_divisor(scaler));
     bool found = false;
     number_items(g);
     if (alone)
         AB_TRY(skip_unscaling(g, &found));
+    else if (leave && inverse != 0)
+        AB_TRY(check_and_leave(g, exec, inverse, &found));
     else
         AB_TRY(layers ? unscale_layers(g, exec, layers, &found) : unscale(g, exec, scaler, &found));
     *nonfinite = found;

@@ -19,6 +19,8 @@ typedef struct ab_gradients {
     const ab_trained_params *trained;
     const ab_step_position *position;
     ab_unscale_item *item; /* [trained->count]: scaled and unscaled gradient; owned */
+    float *waiting;        /* [trained->count]: factor that the update still has to apply to `from`; 0: none;
+                              owned */
     ab_tensor **clipped;   /* [trained->count]: scratch list; owned */
     bool masters;          /* some weight has a master */
 } ab_gradients;
@@ -43,12 +45,19 @@ AB_MUST_CHECK ab_status ab_gradients_unscale_sums(const ab_gradients *gradients,
                                                   const ab_scaler *scaler);
 
 /* Call after the last backward pass: unscales every gradient. *nonfinite: a scaled gradient was non-finite;
- * *overflow: and the scaler checks for that. If gradients need no unscaling (a fixed scale of 1 without
+ * *overflow: and the scaler checks for that. With `leave` fp32 gradients are only checked, and wait for the
+ * update to unscale them while it reads them. If gradients need no unscaling (a fixed scale of 1 without
  * masters), small ones and a part of each row of large ones are checked, and only if the watch may request a
  * replay; *nonfinite is a hint then. `layers`: per-layer scales, or NULL. */
 AB_MUST_CHECK ab_status ab_gradients_unscale(ab_gradients *gradients, const ab_exec *exec,
                                              const ab_scaler *scaler, const ab_layer_scales *layers,
-                                             bool *nonfinite, bool *overflow);
+                                             bool leave, bool *nonfinite, bool *overflow);
+
+/* Forgets what is waiting: a new pass overwrites the gradients. */
+void ab_gradients_begin(const ab_gradients *gradients);
+
+/* Unscales what is waiting; for readers of unscaled gradients. Observers are not called. */
+AB_MUST_CHECK ab_status ab_gradients_settle(const ab_gradients *gradients);
 
 /* Losses with their own scales: after the backward pass of loss position->loss_id its gradients are unscaled
  * and added to those of earlier passes. */

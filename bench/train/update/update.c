@@ -16,21 +16,41 @@
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static void list_param(ab_weight_update *u, const ab_gradients *gradients, const ab_plan_param *param,
-                       int i) {
+/* The copy of a weight that the model uses: that of a master, or the half copy of an fp32 weight in host
+ * memory. */
+static ab_tensor *model_copy(const ab_weight_update *u, const ab_plan_param *param) {
+    ab_tensor *tensor = u->memory->tensor;
+    if (param->master != AB_NONE) return &tensor[param->stored];
+    return param->used != param->stored && u->memory->backend->host_memory ? &tensor[param->used] : NULL;
+}
+
+static void list_param(ab_weight_update *u, const ab_plan_param *param, int i) {
     const ab_plan *plan = u->memory->plan;
     ab_tensor *tensor = u->memory->tensor;
     ab_update_item *item = &u->item[i];
-    item->grad = gradients->item[i].to;
+    item->grad = u->gradients->item[i].to;
+    item->factor = 1;
     item->weight = &tensor[ab_params_weight(param)];
-    item->model = param->master != AB_NONE ? &tensor[param->stored] : NULL;
+    item->model = model_copy(u, param);
     for (int s = 0; s < u->optimizer->states; s++) item->state[s] = &tensor[param->state[s]];
     u->own[i] = u->common;
     ab_param_groups_apply(&u->recipe->groups, &plan->net->op[param->net_op], ab_params_spec(plan, param),
                           &u->own[i]);
 }
 
-ab_status ab_weight_update_init(ab_weight_update *u, const ab_gradients *gradients) {
+/* Whether the items' copies are all half copies that ops read of trained weights. */
+static bool makes_half_copies(const ab_weight_update *u) {
+    const ab_plan *plan = u->memory->plan;
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        const int i = u->trained->place[p];
+        if (param->used != param->stored && (i < 0 || u->item[i].model != &u->memory->tensor[param->used]))
+            return false;
+    }
+    return true;
+}
+
+ab_status ab_weight_update_init(ab_weight_update *u) {
     const ab_plan *plan = u->memory->plan;
     const size_t room = (size_t)u->trained->count + 1;
     u->item = calloc(room, sizeof *u->item);
@@ -38,7 +58,8 @@ ab_status ab_weight_update_init(ab_weight_update *u, const ab_gradients *gradien
     u->grad = calloc(room, sizeof *u->grad);
     if (!u->item || !u->own || !u->grad) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     for (int p = 0; p < plan->params; p++)
-        if (u->trained->place[p] >= 0) list_param(u, gradients, &plan->param[p], u->trained->place[p]);
+        if (u->trained->place[p] >= 0) list_param(u, &plan->param[p], u->trained->place[p]);
+    u->half_copies = makes_half_copies(u);
     return AB_OK;
 }
 
@@ -200,6 +221,23 @@ static ab_status run_counted(const ab_weight_update *u, const param_step *step, 
     return status;
 }
 
+bool ab_weight_update_unscales(const ab_weight_update *u) {
+    const ab_backend *backend = u->memory->backend;
+    const ab_update_kind kind = ab_optimizer_device_kind(u->optimizer);
+    return backend->host_memory && !u->observation->observer && !u->common.by_op && kind != AB_UPDATE_NONE &&
+           !ab_f_needs_norms((int)kind);
+}
+
+/* The item with the gradient as the backward pass left it, if that is still to be unscaled. */
+static ab_update_item item_as_left(const ab_weight_update *u, const param_step *step) {
+    ab_update_item item = *step->item;
+    const float factor = u->gradients->waiting[step->place];
+    if (factor == 0) return item;
+    item.grad = u->gradients->item[step->place].from;
+    item.factor = factor;
+    return item;
+}
+
 /* Runs the device's formula if it has one and the update is not observed, or only counted. *done: whether it
  * did, including the model's copy. */
 static ab_status run_on_device(const ab_weight_update *u, const param_step *step, bool *done) {
@@ -212,8 +250,9 @@ static ab_status run_on_device(const ab_weight_update *u, const param_step *step
     if (!backend->update || kind == AB_UPDATE_NONE || by_op) return AB_OK;
     if (observed && !is_counted(u, step, &question)) return AB_OK;
     ab_update_row row = ab_optimizer_device_row(kind, &step->config, step->taken);
+    const ab_update_item item = item_as_left(u, step);
     ab_status status = observed ? run_counted(u, step, (int)kind, &row, &question)
-                                : backend->update(step->item, 1, (int)kind, &row);
+                                : backend->update(&item, 1, (int)kind, &row);
     *done = status == AB_OK;
     return status == AB_UNAVAILABLE ? AB_OK : status;
 }
@@ -224,6 +263,7 @@ static ab_status update_param(const ab_weight_update *u, const ab_exec *unobserv
     bool done;
     AB_TRY(run_on_device(u, step, &done));
     if (done) return AB_OK;
+    AB_TRY(ab_gradients_settle(u->gradients));
     AB_TRY(run_on_host(u, step));
     return item->model ? ab_cell_memory_cast(u->memory, unobserved, item->model, item->weight) : AB_OK;
 }

@@ -13,20 +13,22 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_weight_update {
-    const ab_cell_memory *memory;      /* borrowed, as are the next four */
+    const ab_cell_memory *memory;      /* borrowed, as are the next five */
     const ab_observation *observation; /* is called with the update if it observes updates */
     const ab_trained_params *trained;
     const ab_optimizer *optimizer;
-    const ab_recipe *recipe;    /* schedule and averages */
+    const ab_recipe *recipe; /* schedule and averages */
+    const ab_gradients *gradients;
     ab_optimizer_config common; /* of all parameters, at the maximum rate */
     ab_optimizer_config *own;   /* [trained->count]: per parameter, after its groups; owned */
     ab_update_item *item;       /* [trained->count]; owned */
     ab_tensor **grad;           /* [trained->count]; owned: the items' gradients */
+    bool half_copies;           /* a run makes all half copies of fp32 weights that ops read */
 } ab_weight_update;
 
 /* `update` must be all zero except the borrowed pointers and `common`, which the caller sets. AB_NO_MEMORY.
  * Free with ab_weight_update_fini, also after an error. */
-AB_MUST_CHECK ab_status ab_weight_update_init(ab_weight_update *update, const ab_gradients *gradients);
+AB_MUST_CHECK ab_status ab_weight_update_init(ab_weight_update *update);
 void ab_weight_update_fini(ab_weight_update *update);
 
 /* The rate (and momentum, -1: not set) after `advanced` advances of the schedule. */
@@ -35,8 +37,12 @@ ab_schedule_point ab_weight_update_rate(const ab_weight_update *update, int64_t 
 /* Configuration of trained parameter i after `advanced` advances. */
 ab_optimizer_config ab_weight_update_config(const ab_weight_update *update, int i, int64_t advanced);
 
-/* Runs step number `taken` (1: the first) on every trained parameter. `unobserved`: execution settings of
- * casts that are not observed. */
+/* Whether the step that is running may leave gradients to be unscaled by the update: its formula can, and
+ * nobody observes gradients or update. */
+bool ab_weight_update_unscales(const ab_weight_update *update);
+
+/* Runs step number `taken` (1: the first) on every trained parameter, and rounds the copies that the model
+ * uses. `unobserved`: execution settings of casts that are not observed. */
 AB_MUST_CHECK ab_status ab_weight_update_run(const ab_weight_update *update, const ab_exec *unobserved,
                                              int64_t taken, int64_t advanced);
 

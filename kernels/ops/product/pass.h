@@ -34,7 +34,8 @@ typedef struct ab_pass_stored {
     const ab_exec *exec;
     const ab_tensor *src, *dout;
     const ab_tensor *weights; /* for a pass that takes_stored_weights */
-    ab_tensor *dst;           /* not used by backward weights, whose result goes to ab_pass_args.dst */
+    ab_tensor *dst; /* of backward weights NULL if not wanted; a pass that does not rounds_weights leaves its
+                       result in ab_pass_args.dst, which is scratch of one that does */
 } ab_pass_stored;
 
 typedef struct ab_pass_args {
@@ -57,6 +58,7 @@ struct ab_pass {
     bool keeps_nonfinite;      /* propagates inf and NaN correctly: never checked */
     bool takes_stored;         /* made for spec.stored and able to */
     bool takes_stored_weights; /* then also weights as they are stored, instead of packed ones */
+    bool rounds_weights;       /* backward weights of stored tensors writes stored->dst */
     bool sums_bias;          /* backward weights also computes the bias gradient; else the caller sums dout */
     char text[AB_PASS_TEXT]; /* implementation, for the record */
     /* Writes weights (torch's layout, the spec's operand format) to packed in the pass's layout. NULL if

@@ -403,7 +403,7 @@ static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, dout_copy *
     product *p = io->state;
     prepared *q = &p->of[AB_PASS_BACKWARD_WEIGHTS];
     buffers b = weight_buffers(p, io, &c);
-    const ab_pass_stored stored = {.exec = exec, .src = io->in[0], .dout = io->dout};
+    const ab_pass_stored stored = {.exec = exec, .src = io->in[0], .dout = io->dout, .dst = io->dparam[0]};
     ab_pass_args args = {.dst = result_place(io->dparam[0], b.dst),
                          .dbias = io->param[1] ? result_place(io->dparam[1], b.bias) : NULL,
                          .scratch = b.scratch};
@@ -414,7 +414,7 @@ static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, dout_copy *
         args.dout = dout_operand(q, io, dout);
         AB_TRY(run_checked(p, AB_PASS_BACKWARD_WEIGHTS, io, &args));
     }
-    if (io->dparam[0]) ab_emit_all(exec, io->dparam[0], args.dst);
+    if (io->dparam[0] && !(done && q->pass->rounds_weights)) ab_emit_all(exec, io->dparam[0], args.dst);
     if (io->dparam[1]) {
         if (!q->pass->sums_bias) ab_rows_sum(io->dout, args.dbias, b.scratch);
         ab_emit_all(exec, io->dparam[1], args.dbias);

@@ -128,12 +128,23 @@ static void take_operands(const slice_job *job, ab_pass_args *args, int64_t i) {
         columns ? read_columns(s, &job->dout, i, buffer) : read_values(s, &job->dout, i * dout, dout, buffer);
 }
 
+/* Whether the result goes to a half tensor: slices are rounded while they are in cache. */
+static bool is_rounded(const ab_pass_args *args) {
+    return args->stored && args->stored->dst && !ab_is_f32(args->stored->dst);
+}
+
+/* Where slice i of the outputs goes. Those that are rounded share one place a thread. */
+static float *outputs_slice(const sliced *s, const ab_pass_args *args, int64_t i) {
+    const bool shared = is_rounded(args) && s->threads <= s->slices;
+    return args->dst + (shared ? ab_parallel_thread() : i) * s->weights;
+}
+
 static float *take_result(const sliced *s, const ab_pass_args *args, int64_t i) {
     const int64_t n = s->piece[PIECE_DST];
     if (s->kind != AB_PASS_BACKWARD_WEIGHTS)
         return args->stored ? ab_target(args->stored->dst, i * n, buffer_of(s, args, PIECE_DST))
                             : args->dst + i * n;
-    if (s->by_outputs) return args->dst + i * s->weights;
+    if (s->by_outputs) return outputs_slice(s, args, i);
     return s->slices > 1 ? weight_gradient_of(s, args, i) : args->dst;
 }
 
@@ -144,13 +155,19 @@ static bool share_finite(const sliced *s, const ab_values *all, int64_t n, int64
                             end - first);
 }
 
+/* Elements of the result that a slice completes: none if its weight gradient is a part of a sum. */
+static int64_t completed(const sliced *s) {
+    if (s->kind != AB_PASS_BACKWARD_WEIGHTS) return s->piece[PIECE_DST];
+    return s->by_outputs || s->slices == 1 ? s->weights : 0;
+}
+
 /* Widens, computes and rounds a slice while it is in cache. */
 static void run_slice(void *argument, int64_t i, int thread) {
     slice_job *job = argument;
     const sliced *s = job->s;
     const ab_pass_stored *stored = job->args->stored;
     ab_pass_args args = *job->args;
-    const int64_t n = s->piece[PIECE_DST];
+    const int64_t n = completed(s);
     (void)thread;
     take_operands(job, &args, i);
     args.dst = take_result(s, job->args, i);
@@ -158,7 +175,7 @@ static void run_slice(void *argument, int64_t i, int thread) {
     job->status[i] = s->slice[i]->run(s->slice[i], &args);
     job->finite[i] = share_finite(s, &job->src, s->src_count, i) &&
                      (s->dout_count == 0 || share_finite(s, &job->dout, s->dout_count, i));
-    if (stored && n > 0 && !ab_is_f32(stored->dst)) ab_emit(stored->exec, stored->dst, i * n, args.dst, n);
+    if (is_rounded(job->args) && n > 0) ab_emit(stored->exec, stored->dst, i * n, args.dst, n);
 }
 
 /* ---- all slices ------------------------------------------------------------------------------ */
@@ -181,6 +198,8 @@ static void sum_block(void *argument, int64_t block, int thread) {
     ab_vec_ops_get()->sum_parts(job->args->dst + first,
                                 (const float *)weight_gradient_of(s, job->args, 0) + first,
                                 (int64_t)(s->scratch_step / sizeof(float)), s->slices, n);
+    const ab_pass_stored *stored = job->args->stored;
+    if (is_rounded(job->args)) ab_emit(stored->exec, stored->dst, first, job->args->dst + first, n);
 }
 
 static ab_status run(ab_pass *base, const ab_pass_args *args) {
@@ -235,7 +254,7 @@ static void inherit(sliced *s, bool stored) {
     s->base.scratch_bytes =
         s->scratch_step * (size_t)s->slices + thread_bytes(s) * (size_t)s->threads + s->whole_bytes;
     s->base.pack = one->pack ? pack : NULL;
-    s->base.takes_stored = stored;
+    s->base.takes_stored = s->base.rounds_weights = stored;
     memcpy(s->base.text, one->text, sizeof s->base.text);
 }
 

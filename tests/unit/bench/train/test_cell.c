@@ -649,6 +649,38 @@ static void gradients_are_read_unscaled(void **state) {
     ab_net_free(net);
 }
 
+/* An observed step unscales its gradients before the update, others while they update, or when somebody reads
+ * them: also after a step that was skipped. */
+static void gradients_unscaled_late_are_those_unscaled_early(void **state) {
+    (void)state;
+    static const char *const names[] = {"conv1.weight.grad", "conv2.weight.grad", "fc.bias.grad"};
+    ab_net *net = net_of(conv_ops);
+    int skips = 0;
+    for (size_t l = 0; l < AB_COUNT_OF(levels); l++)
+        for (int overflows = 0; overflows < 2; overflows++) {
+            ab_cell_config config =
+                overflows ? overflowing(net, levels[l]) : config_of(net, levels[l], fp16, "loss_scale=0.3");
+            listener l2 = {.observer = {.see = listen_to}};
+            ab_cell *late = cell_of(&config), *early = cell_of(&config);
+            for (int i = 0; i < 4; i++) {
+                const bool skipped = step(late, NULL).skipped;
+                assert_true(step(early, &l2.observer).skipped == skipped);
+                skips += skipped;
+                for (size_t n = 0; n < 2 * AB_COUNT_OF(names) && i % 2 == 0; n++) { /* each is read twice */
+                    float a[512], b[512];
+                    const int64_t count = read_values(late, names[n / 2], a, 512);
+                    assert_int_equal(read_values(early, names[n / 2], b, 512), count);
+                    for (int64_t k = 0; k < count; k++)
+                        assert_true(isnan(a[k]) ? isnan(b[k]) : memcmp(&a[k], &b[k], sizeof a[k]) == 0);
+                }
+            }
+            ab_cell_destroy(late);
+            ab_cell_destroy(early);
+        }
+    assert_true(skips > 0);
+    ab_net_free(net);
+}
+
 static void half_weights_are_the_rounded_masters(void **state) {
     (void)state;
     ab_net *net = net_of(conv_ops);
@@ -1016,6 +1048,7 @@ int main(void) {
         cmocka_unit_test(a_power_of_two_scale_changes_no_fp32_bit),
         cmocka_unit_test(tensors_are_read_by_name),
         cmocka_unit_test(gradients_are_read_unscaled),
+        cmocka_unit_test(gradients_unscaled_late_are_those_unscaled_early),
         cmocka_unit_test(half_weights_are_the_rounded_masters),
         cmocka_unit_test(observed_gradients_have_names_that_do_not_depend_on_the_level),
         cmocka_unit_test(weights_survive_a_file),

@@ -21,7 +21,7 @@ do for [i = 1:panels] {
     set bmargin at screen py(top + panel_height - title_line - (ends && i < panels ? 54 : 40))
     set xrange [low[i]:high[i]]
     set yrange [0:top_percent[i] * 1.25]
-    set ytics 0, (top_percent[i] > 40 ? 20 : top_percent[i] > 20 ? 10 : 5)
+    set ytics 0, (top_percent[i] > 40 ? 20 : top_percent[i] > 20 ? 10 : 5), 100
     set xtics 10 * ceil(low[i] / 10.0), (high[i] - low[i] > 100 ? 20 : 5)
     set format x (ends ? '2^{%g}' : '')
     set label 9 (i == panels ? 'magnitude of the gradient value times the loss scale' : '') \

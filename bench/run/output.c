@@ -17,17 +17,25 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* Folder part of --out's path into folder[PATH_BYTES]: "." if there is none. */
-static ab_status folder_of(const char *path, char *folder) {
+/* Folder part of the path that an option names into folder[PATH_BYTES]: "." if there is none. */
+static ab_status folder_of(const char *option, const char *path, char *folder) {
     const char *slash = strrchr(path, '/');
     const int length = slash == path ? 1 : slash ? (int)(slash - path) : 0;
-    return ab_text_path("--out", folder, PATH_BYTES, "%.*s", slash ? length : 1, slash ? path : ".");
+    return ab_text_path(option, folder, PATH_BYTES, "%.*s", slash ? length : 1, slash ? path : ".");
+}
+
+static ab_status make_folder_of(const char *option, const char *path) {
+    char folder[PATH_BYTES];
+    AB_TRY(folder_of(option, path, folder));
+    ab_status status = ab_folder_make(folder);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", option);
 }
 
 ab_status ab_output_check_writable(const char *option, const char *path) {
     struct stat about;
     if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
         return ab_fail(AB_OUTPUT, "%s: %s is not a file", option, path);
+    AB_TRY(make_folder_of(option, path));
     ab_status status = ab_outfile_check_writable(path);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", option);
 }
@@ -81,7 +89,7 @@ static ab_status check_replaceable(const char *path) {
 
 static ab_status plots_folder_of(const ab_options *options, char folder[PATH_BYTES]) {
     char parent[PATH_BYTES];
-    AB_TRY(folder_of(options->text[AB_OPTION_out], parent));
+    AB_TRY(folder_of("--out", options->text[AB_OPTION_out], parent));
     return ab_text_path("--out", folder, PATH_BYTES, "%s/plots", parent);
 }
 
@@ -90,9 +98,7 @@ ab_status ab_output_prepare(const ab_options *options, ab_run_locks *locks) {
     char folder[PATH_BYTES], name[AB_OPTION_NAME];
     AB_TRY(check_no_input(options, "--out", options->text[AB_OPTION_out]));
     AB_TRY(check_replaceable(options->text[AB_OPTION_out]));
-    AB_TRY(folder_of(options->text[AB_OPTION_out], folder));
-    ab_status status = ab_folder_make(folder);
-    if (status != AB_OK) return ab_fail_prefix(status, "--out");
+    AB_TRY(make_folder_of("--out", options->text[AB_OPTION_out]));
     AB_TRY(ab_output_lock("--out", options->text[AB_OPTION_out], &locks->document));
     for (size_t i = 0; i < AB_COUNT_OF(files); i++)
         if (options->text[files[i]]) {

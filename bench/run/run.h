@@ -81,7 +81,8 @@ AB_MUST_CHECK ab_status ab_output_prepare(const ab_options *options, ab_run_lock
  * behind. */
 AB_MUST_CHECK ab_status ab_output_lock(const char *option, const char *path, ab_lock *lock);
 void ab_output_release(const ab_options *options, ab_run_locks *locks);
-/* Checks that `path` can be written, without changing it. `option` is named in the error. */
+/* Makes the folder of `path` and checks that `path` can be written, without changing it. `option` is named in
+ * the error. */
 AB_MUST_CHECK ab_status ab_output_check_writable(const char *option, const char *path);
 /* Writes table, CSV, Markdown, plots and JSON as selected by the options. */
 AB_MUST_CHECK ab_status ab_output_reports(const ab_options *options, const cJSON *document);

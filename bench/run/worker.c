@@ -157,20 +157,32 @@ static ab_status shuffled_evaluation(ab_cell *cell, int64_t limit, ab_probe_sink
     return AB_OK;
 }
 
-static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
+static ab_status evaluation(ab_cell *cell, int64_t limit, ab_probe_sink *sink) {
     ab_eval_result result;
     AB_TRY(ab_cell_evaluate(cell, AB_SPLIT_TEST, limit, &result));
+    sink->integer(sink, "test_count", result.count);
+    sink->number(sink, "test_accuracy", accuracy_of(&result));
+    if (isnan(accuracy_of(&result)))
+        sink->text(sink, "test_accuracy_reason",
+                   result.correct < 0 ? "the network's loss compares no classes"
+                                      : "every output of the network is NaN");
+    sink->number(sink, "test_loss", result.loss);
+    AB_TRY(ema_evaluation(cell, limit, sink));
+    return shuffled_evaluation(cell, limit, sink);
+}
+
+static ab_status no_evaluation(ab_probe_sink *sink) {
+    sink->integer(sink, "test_count", 0);
+    sink->number(sink, "test_accuracy", (double)NAN);
+    sink->text(sink, "test_accuracy_reason", "of a floor's draws only the first is evaluated");
+    sink->number(sink, "test_loss", (double)NAN);
+    return AB_OK;
+}
+
+static ab_status evaluation_event(ab_cell *cell, const ab_cell_spec *spec, int64_t limit) {
     ab_json_line line;
     ab_json_line_begin(&line, stdout, "evaluation");
-    line.sink.integer(&line.sink, "test_count", result.count);
-    line.sink.number(&line.sink, "test_accuracy", accuracy_of(&result));
-    if (isnan(accuracy_of(&result)))
-        line.sink.text(&line.sink, "test_accuracy_reason",
-                       result.correct < 0 ? "the network's loss compares no classes"
-                                          : "every output of the network is NaN");
-    line.sink.number(&line.sink, "test_loss", result.loss);
-    ab_status status = ema_evaluation(cell, limit, &line.sink);
-    if (status == AB_OK) status = shuffled_evaluation(cell, limit, &line.sink);
+    ab_status status = spec->draw > 0 ? no_evaluation(&line.sink) : evaluation(cell, limit, &line.sink);
     if (status == AB_OK) status = ab_cell_report_always_on_stats(cell, &line.sink);
     ab_json_line_end(&line);
     return status;
@@ -467,7 +479,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     communication_event(cell);
     replicas_event(cell, full);
     shadow_event(reference, config);
-    if (full && first) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
+    if (full && first) AB_TRY_GOTO(evaluation_event(cell, spec, config->eval_limit));
     if (full && first && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     if (full && first) AB_TRY_GOTO(save_gradients(cell, options->text[AB_OPTION_save_gradients]));
     end_event(first_step_at, task, config, energy_before);

@@ -2,6 +2,7 @@
 #include "reports/compare/history.h"
 
 #include "kernels/core/text.h"
+#include "reports/record/build.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
@@ -64,14 +65,16 @@ void ab_history_destroy(ab_history *history) {
 /* ---- collecting ------------------------------------------------------------------------------ */
 
 static void describe(const cJSON *document, char *text) {
-    char data[40], optimizer[24];
+    char data[40], optimizer[24], build[AB_BUILD_TEXT];
     const cJSON *config = ab_json_at(document, "config");
+    const char *slow = ab_build_slow(ab_json_at(document, "generator"), build);
     ab_text_show(text, SETTINGS, "%s, batch %.0f, %.0f steps, %s lr %g, seed %.0f, %.0f thread%s",
                  ab_text_clean(data, sizeof data, ab_json_text(config, "data", "?")),
                  ab_json_number(config, "batch", 0), ab_json_number(config, "steps", 0),
                  ab_text_clean(optimizer, sizeof optimizer, ab_json_text(config, "optimizer", "?")),
                  ab_json_number(config, "lr", 0), ab_json_number(config, "seed", 0),
                  ab_json_number(config, "threads", 0), ab_json_number(config, "threads", 0) == 1 ? "" : "s");
+    if (slow[0]) ab_text_append(text, SETTINGS, ", speeds of %s", slow);
 }
 
 /* The noise floor of O0; a half level also rounds, which the rounding floor covers. 0: not measured. */

@@ -89,14 +89,16 @@ static void scale_label(const cJSON *cell, char *label, size_t size) {
 
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
     static const char *const keys[] = {"half_format", "device", "model", "of_run.label"};
-    char level[AB_PLOT_LABEL - 64], scale[48], text[24];
+    char level[AB_PLOT_LABEL - 64], scale[48], text[24], draw[24] = "";
     ab_text_clean(level, sizeof level, ab_cell_label(cell));
     scale_label(cell, scale, sizeof scale);
-    ab_text_show(label, AB_PLOT_LABEL, "%s%s, %s", level,
+    if (ab_cell_further_draw(cell))
+        ab_text_show(draw, sizeof draw, " (draw %.0f)", ab_json_number(cell, "draw", 0));
+    ab_text_show(label, AB_PLOT_LABEL, "%s%s%s, %s", level,
                  !ab_plot_is_perturbed_baseline(cell)                      ? ""
                  : strcmp(ab_json_text(cell, "twin", ""), "rounding") == 0 ? " + rounding"
                                                                            : " + 1 ulp",
-                 scale);
+                 draw, scale);
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
         if (!varies(document, keys[i])) continue;
         ab_text_clean(text, sizeof text, ab_json_text(cell, keys[i], "?"));

@@ -254,6 +254,7 @@ const char *ab_grid_head(const ab_grid *grid, int i, int line) {
 static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const *chosen, ab_grid_row *row) {
     char reason[AB_GRID_LINE - 32];
     const char *status = ab_json_text(cell, "status", "?");
+    row->cell = cell;
     for (int i = 0; i < grid->columns; i++) chosen[i]->write(cell, &row->at[i]);
     if (strcmp(status, "ok") == 0) return;
     char word[16];
@@ -281,10 +282,10 @@ static ab_status shorten_scales(ab_grid *grid, const rule *const *chosen) {
 }
 
 /* "O2 dynamic": the label columns of a row. */
-static const char *label_text(const ab_grid *grid, int row, char *text) {
+static const char *label_text(const ab_grid *grid, const ab_grid_row *row, char *text) {
     text[0] = '\0';
     for (int i = 0; i < grid->labels; i++)
-        ab_text_append(text, LABEL_TEXT, i ? " %s" : "%s", grid->row[row].at[i].text);
+        ab_text_append(text, LABEL_TEXT, i ? " %s" : "%s", row->at[i].text);
     return text;
 }
 
@@ -448,15 +449,13 @@ static bool is_within_spread(const cell_filter *q, const cJSON *cell) {
 }
 
 /* "O1 dynamic, O2 dynamic": the cells with numbers that the query selects; "" if there is none. */
-static const char *list_cells(const ab_grid *grid, const cJSON *cells, const cell_filter *q, char *labels) {
+static const char *list_cells(const ab_grid *grid, const cell_filter *q, char *labels) {
     char label[LABEL_TEXT];
-    int row = 0;
-    const cJSON *cell;
     labels[0] = '\0';
-    cJSON_ArrayForEach(cell, cells) {
-        const ab_grid_row *shown = &grid->row[row];
-        label_text(grid, row++, label);
-        if (shown->message.text[0] || !q->applies(q, cell)) continue;
+    for (int i = 0; i < grid->rows; i++) {
+        const ab_grid_row *row = &grid->row[i];
+        if (row->message.text[0] || !q->applies(q, row->cell)) continue;
+        label_text(grid, row, label);
         if (strlen(labels) + strlen(label) + 8 > LABEL_TEXT) {
             ab_text_append(labels, LABEL_TEXT, ", ...");
             break;
@@ -466,20 +465,19 @@ static const char *list_cells(const ab_grid *grid, const cJSON *cells, const cel
     return labels;
 }
 
-static bool is_first(const cell_filter *q, const cJSON *cells, const cJSON *cell) {
-    for (const cJSON *other = cells->child; other != cell; other = other->next)
-        if (q->applies(q, other)) return false;
+static bool is_first(const cell_filter *q, const ab_grid *grid, int row) {
+    for (int i = 0; i < row; i++)
+        if (q->applies(q, grid->row[i].cell)) return false;
     return true;
 }
 
 /* Adds each distinct text at `path` once, with the cells that share it. */
-static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const char *path, ab_tone tone,
-                             const char *what, ab_grid_lines *lines) {
+static ab_status add_grouped(const ab_grid *grid, const char *path, ab_tone tone, const char *what,
+                             ab_grid_lines *lines) {
     char labels[LABEL_TEXT], text[200];
-    const cJSON *cell, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(cell, cells) {
-        cell_filter q = {has_value, path, ab_json_text(cell, path, NULL), NULL};
-        if (!q.value || !is_first(&q, cells, cell) || !list_cells(grid, cells, &q, labels)[0]) continue;
+    for (int i = 0; i < grid->rows; i++) {
+        cell_filter q = {has_value, path, ab_json_text(grid->row[i].cell, path, NULL), NULL};
+        if (!q.value || !is_first(&q, grid, i) || !list_cells(grid, &q, labels)[0]) continue;
         ab_text_clean(text, sizeof text, q.value);
         AB_TRY(add_line(lines, tone, "%s: %s: %s", labels, what, text));
     }
@@ -487,22 +485,20 @@ static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const c
 }
 
 /* Adds each distinct sentence about half products once, with the cells that share it. */
-static ab_status add_products(const cJSON *document, const ab_grid *grid, ab_grid_lines *lines) {
+static ab_status add_products(const ab_grid *grid, ab_grid_lines *lines) {
     char labels[LABEL_TEXT], text[PRODUCTS_TEXT];
-    const cJSON *cell, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(cell, cells) {
+    for (int i = 0; i < grid->rows; i++) {
         cell_filter q = {has_products, NULL, text, NULL};
-        if (!ab_half_products_text(cell, text, sizeof text) || !is_first(&q, cells, cell)) continue;
-        if (list_cells(grid, cells, &q, labels)[0])
-            AB_TRY(add_line(lines, AB_TONE_PLAIN, "%s: %s", labels, text));
+        if (!ab_half_products_text(grid->row[i].cell, text, sizeof text) || !is_first(&q, grid, i)) continue;
+        if (list_cells(grid, &q, labels)[0]) AB_TRY(add_line(lines, AB_TONE_PLAIN, "%s: %s", labels, text));
     }
     return AB_OK;
 }
 
-static ab_status add_about(const cJSON *document, const ab_grid *grid, const cell_filter *q, ab_tone tone,
-                           const char *what, ab_grid_lines *lines) {
+static ab_status add_about(const ab_grid *grid, const cell_filter *q, ab_tone tone, const char *what,
+                           ab_grid_lines *lines) {
     char labels[LABEL_TEXT];
-    list_cells(grid, ab_json_at(document, "cells"), q, labels);
+    list_cells(grid, q, labels);
     return labels[0] ? add_line(lines, tone, "%s: %s", labels, what) : AB_OK;
 }
 
@@ -525,8 +521,8 @@ static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_setting(document, &grid->intro));
     AB_TRY(add_machines(document, &grid->intro));
     AB_TRY(add_slow_build(document, &grid->intro));
-    AB_TRY(add_products(document, grid, &grid->intro));
-    AB_TRY(add_grouped(document, grid, "emulated_text", AB_TONE_PLAIN, "emulated", &grid->intro));
+    AB_TRY(add_products(grid, &grid->intro));
+    AB_TRY(add_grouped(grid, "emulated_text", AB_TONE_PLAIN, "emulated", &grid->intro));
     return add_completeness(document, &grid->intro);
 }
 
@@ -546,30 +542,29 @@ static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
 /* Adds in full the messages that the table has to shorten. */
 static ab_status add_long_messages(ab_grid *grid) {
     char label[LABEL_TEXT];
-    for (int row = 0; row < grid->rows; row++) {
-        const ab_grid_line *message = &grid->row[row].message;
-        if (ab_text_width(message->text) > LONG_MESSAGE)
-            AB_TRY(
-                add_line(&grid->notes, message->tone, "%s: %s", label_text(grid, row, label), message->text));
+    for (int i = 0; i < grid->rows; i++) {
+        const ab_grid_row *row = &grid->row[i];
+        if (ab_text_width(row->message.text) > LONG_MESSAGE)
+            AB_TRY(add_line(&grid->notes, row->message.tone, "%s: %s", label_text(grid, row, label),
+                            row->message.text));
     }
     return AB_OK;
 }
 
 /* Says which step times have a trend because of subnormal operands. */
-static ab_status add_slowdowns(const cJSON *document, ab_grid *grid) {
+static ab_status add_slowdowns(ab_grid *grid) {
     char label[LABEL_TEXT], text[AB_GRID_LINE - 32];
-    const cJSON *cell;
-    int row = 0;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        label_text(grid, row++, label);
-        if (ab_subnormal_slowdown_text(cell, text, sizeof text))
-            AB_TRY(add_line(&grid->notes, AB_TONE_WARN, "%s: step times have a trend: %s", label, text));
+    for (int i = 0; i < grid->rows; i++) {
+        const ab_grid_row *row = &grid->row[i];
+        if (ab_subnormal_slowdown_text(row->cell, text, sizeof text))
+            AB_TRY(add_line(&grid->notes, AB_TONE_WARN, "%s: step times have a trend: %s",
+                            label_text(grid, row, label), text));
     }
     return AB_OK;
 }
 
 static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
-    AB_TRY(add_slowdowns(document, grid));
+    AB_TRY(add_slowdowns(grid));
     if (ab_json_number(document, "config.rounds", 2) == 1)
         return add_line(&grid->notes, AB_TONE_PLAIN,
                         "one timing round: how far the speeds scatter is not known");
@@ -577,7 +572,7 @@ static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
     ab_status status = ab_cells_create(document, &cells);
     const cell_filter spread = {is_within_spread, NULL, NULL, &cells};
     if (status == AB_OK)
-        status = add_about(document, grid, &spread, AB_TONE_WARN,
+        status = add_about(grid, &spread, AB_TONE_WARN,
                            "the timing rounds overlap those of O0: the difference in speed may be noise",
                            &grid->notes);
     ab_cells_free(&cells);
@@ -603,13 +598,13 @@ static void append_own_scale(const cJSON *scaler, char *text, size_t size) {
 }
 
 /* Adds a line for every cell with per-loss or per-layer scales, if these can change. */
-static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
-    const cJSON *cell, *scaler;
-    int row = 0;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+static ab_status add_own_scales(ab_grid *grid) {
+    const cJSON *scaler;
+    for (int i = 0; i < grid->rows; i++) {
         char label[LABEL_TEXT], text[640] = "";
+        const cJSON *cell = grid->row[i].cell;
         const char *kind = ab_json_at(cell, "layer_scales") ? "layer_scales" : "loss_scales";
-        label_text(grid, row++, label);
+        label_text(grid, &grid->row[i], label);
         if (cJSON_IsNumber(ab_json_at(cell, "policy.loss_scale"))) continue;
         cJSON_ArrayForEach(scaler, ab_json_at(cell, kind)) {
             if (text[0]) ab_text_append(text, sizeof text, "; ");
@@ -627,13 +622,11 @@ static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
 }
 
 /* Adds a line for every cell whose ranks have parted. */
-static ab_status add_partings(const cJSON *document, ab_grid *grid) {
-    const cJSON *cell;
-    int row = 0;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+static ab_status add_partings(ab_grid *grid) {
+    for (int i = 0; i < grid->rows; i++) {
         char label[LABEL_TEXT], tensor[120];
-        const cJSON *parted = ab_json_at(cell, "replicas.parted");
-        label_text(grid, row++, label);
+        const cJSON *parted = ab_json_at(grid->row[i].cell, "replicas.parted");
+        label_text(grid, &grid->row[i], label);
         if (parted)
             AB_TRY(add_line(&grid->notes, AB_TONE_BAD,
                             "%s: after %.0f steps rank %.0f had other weights than most: %s", label,
@@ -658,15 +651,15 @@ static void append_overlap(const cJSON *cell, double steps, char *text, size_t s
 }
 
 /* Adds a line for every cell whose ranks are processes: the reduction's part of a step. */
-static ab_status add_communication(const cJSON *document, ab_grid *grid) {
-    const cJSON *cell, *op;
-    int row = 0;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+static ab_status add_communication(ab_grid *grid) {
+    const cJSON *op;
+    for (int i = 0; i < grid->rows; i++) {
         char label[LABEL_TEXT], text[400] = "";
+        const cJSON *cell = grid->row[i].cell;
         const double steps = ab_json_number(cell, "communication.steps", 0),
                      step = ab_json_number(cell, "communication.elapsed_ns", 0) / fmax(steps, 1);
         double sum = 0;
-        label_text(grid, row++, label);
+        label_text(grid, &grid->row[i], label);
         if (!(steps > 0) || !(step > 0)) continue;
         cJSON_ArrayForEach(op, ab_json_at(cell, "communication.ops")) {
             sum += ab_json_number(op, "time_ns", 0) / steps;
@@ -681,21 +674,20 @@ static ab_status add_communication(const cJSON *document, ab_grid *grid) {
 }
 
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
-    AB_TRY(add_own_scales(document, grid));
-    AB_TRY(add_partings(document, grid));
-    AB_TRY(add_communication(document, grid));
-    AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
-                       &grid->notes));
-    AB_TRY(add_grouped(document, grid, "summary.baseline_learned_reason", AB_TONE_WARN, "no certificate",
-                       &grid->notes));
-    AB_TRY(add_grouped(document, grid, "summary.ratio_bytes_to_o0_reason", AB_TONE_WARN, "memory ratio void",
+    AB_TRY(add_own_scales(grid));
+    AB_TRY(add_partings(grid));
+    AB_TRY(add_communication(grid));
+    AB_TRY(add_grouped(grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
                        &grid->notes));
     AB_TRY(
-        add_grouped(document, grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
+        add_grouped(grid, "summary.baseline_learned_reason", AB_TONE_WARN, "no certificate", &grid->notes));
+    AB_TRY(add_grouped(grid, "summary.ratio_bytes_to_o0_reason", AB_TONE_WARN, "memory ratio void",
+                       &grid->notes));
+    AB_TRY(add_grouped(grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
     const cell_filter nondeterministic = {is_nondeterministic, NULL, NULL, NULL};
     AB_TRY(add_long_messages(grid));
     AB_TRY(add_timing_notes(document, grid));
-    AB_TRY(add_about(document, grid, &nondeterministic, AB_TONE_BAD,
+    AB_TRY(add_about(grid, &nondeterministic, AB_TONE_BAD,
                      "not deterministic: the losses differ between rounds", &grid->notes));
     return add_warnings(document, grid);
 }

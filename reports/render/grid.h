@@ -36,6 +36,7 @@ typedef struct ab_grid_lines {
 } ab_grid_lines;
 
 typedef struct ab_grid_row {
+    const cJSON *cell; /* of the document; further draws of a floor have no row */
     ab_grid_text at[AB_GRID_COLUMNS];
     ab_grid_line message; /* not "": the cell has no numbers; this is shown instead */
 } ab_grid_row;

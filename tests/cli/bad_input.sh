@@ -177,10 +177,12 @@ mkdir "$work/folder"
 bad "--out" --out "$work/file/below/result.json"
 bad "--out" --out "$work/folder"
 bad "--out" --out /proc/nowhere/result.json
-bad "--csv" --csv "$work/none/table.csv"
+bad "--csv" --csv "$work/file/table.csv"
 bad "--markdown" --markdown "$work/folder"
-bad "--save-weights" --no-floor --save-weights "$work/none/w.safetensors"
-bad "--save-weights" --levels O0,O2 --save-weights "$work/none/%c.safetensors"
+bad "--save-weights" --no-floor --save-weights "$work/file/w.safetensors"
+bad "--save-weights" --levels O0,O2 --save-weights "$work/file/%c.safetensors"
+bad "--save-gradients: $work/file: cannot create the folder" --levels O0,O2 --no-floor \
+    --save-gradients "$work/file/%c.safetensors"
 bad "%c" --levels O0,O2 --save-weights "$work/w.safetensors"
 # before training, not after: a run that would take minutes is refused at once
 start=$SECONDS

@@ -26,6 +26,13 @@ rows=$(csv_columns "$work/grid.csv" id status deterministic steps_total)
 [ "$(grep -c ' ok true 12$' <<<"$rows")" = 10 ] || fail "cells not ok, deterministic and whole: $rows"
 for twin in ulp ulp2 rounding rounding2; do grep -q "^mlp/O0/1/fp16/cpu/seed1/$twin ok  12\$" <<<"$rows" ||
     fail "the $twin floor runs once: $rows"; done
+# a floor's further draws are only losses
+evaluated=$(csv_columns "$work/grid.csv" id test_accuracy test_loss)
+for twin in ulp rounding; do
+    grep -q "seed1/$twin [0-9.]* [0-9.]*\$" <<<"$evaluated" ||
+        fail "the $twin floor has no accuracy: $evaluated"
+    grep -q "seed1/${twin}2 *\$" <<<"$evaluated" || fail "a further draw was evaluated: $evaluated"
+done
 grep -q '^|.*O2' "$work/grid.md" || fail "no Markdown table"
 [ -d "$work/grid/plots" ] || fail "no plots beside the result"
 compgen -G "$work/grid/plots/*.gp" >/dev/null || fail "no gnuplot scripts kept"

@@ -96,10 +96,10 @@ expect_no_text "$work/out" "allreduce" "ranks that divide before and after the s
 # A run's own gradients: 16 batches at the final weights, named by the record.
 saving=(--net mlp --data synthetic --levels O0,O2 --scales 1024 --batch 8 --steps 3 --rounds 1 --no-floor
     --eval-limit 8 --threads 1 --quiet --no-plots)
-run "${saving[@]}" --save-gradients "$work/own-%c.safetensors" --out "$work/own.json"
+run "${saving[@]}" --save-gradients "$work/own/of/%c.safetensors" --out "$work/own.json"
 expect_rc 0 "--save-gradients"
 follows_schema "$work/own.json" "a record with saved gradients"
-expect "not 16 files a cell" [ "$(find "$work" -name 'own-mlp-O2-*.[01][0-9].safetensors' | wc -l)" = 16 ]
+expect "not 16 files a cell" [ "$(find "$work/own/of" -name 'mlp-O2-*.[01][0-9].safetensors' | wc -l)" = 16 ]
 run "${saving[@]}" --out "$work/plain.json"
 expect "saving gradients changes a loss" [ "$(digests "$work/own.json")" = "$(digests "$work/plain.json")" ]
 run ranks "$work/own.json" --cell '*/O2/*' --ranks 8..65536 --preset apex-ddp,fsdp2 --elements 4096 \
@@ -109,7 +109,7 @@ expect_text "$work/out" "gradients of 16 micro-batches: 6 tensors" "ranks RECORD
 expect "the fp16 gradients of O2 are not reduced as they are: fp16 rounds by 2^-11, fp32 by 2^-24" \
     awk '$2 == "ring" && $3 == "as-is" && $1 == 8 { seen++; bad += !($5 > 1e-5 && $5 < 1e-2) }
          END { exit seen != 2 || bad }' "$work/out"
-run ranks "$work"/own-mlp-O2-*.safetensors --ranks 8..65536 --preset apex-ddp,fsdp2 --elements 4096 \
+run ranks "$work"/own/of/mlp-O2-*.safetensors --ranks 8..65536 --preset apex-ddp,fsdp2 --elements 4096 \
     --json "$work/of-files.json"
 expect "ranks RECORD is not ranks of its files" cmp "$work/of-record.json" "$work/of-files.json"
 refused "2 cells have gradients; choose one" "$work/own.json"

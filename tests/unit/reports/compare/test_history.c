@@ -222,6 +222,28 @@ static void test_a_history_reads_as_text(void **state) {
     cJSON_Delete(json);
 }
 
+static void test_a_slow_build_is_said_beside_its_times(void **state) {
+    (void)state;
+    for (int debug = 0; debug < 2; debug++) {
+        int added;
+        ab_history *history;
+        cJSON *json, *document = ab_test_fixture("tiny");
+        cJSON *generator = cJSON_GetObjectItem(document, "generator");
+        cJSON_SetValuestring(cJSON_GetObjectItem(generator, "name"), "ampbench");
+        cJSON_DeleteItemFromObject(generator, "build_type");
+        cJSON_AddStringToObject(generator, "build_type", debug ? "Debug" : "Release");
+        assert_int_equal(ab_history_create(&history), AB_OK);
+        assert_int_equal(ab_history_add(history, document, &added), AB_OK);
+        assert_int_equal(ab_history_json(history, 0.03, &json), AB_OK);
+        char *text = cJSON_PrintUnformatted(json);
+        assert_int_equal(strstr(text, "speeds of a Debug build without oneDNN") != NULL, debug);
+        free(text);
+        cJSON_Delete(json);
+        cJSON_Delete(document);
+        ab_history_destroy(history);
+    }
+}
+
 static void test_other_settings_are_another_series(void **state) {
     (void)state;
     int added;
@@ -326,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_numbers_that_do_not_scatter_change_with_every_difference),
         cmocka_unit_test(test_a_history_names_the_run_that_changed),
         cmocka_unit_test(test_a_history_reads_as_text),
+        cmocka_unit_test(test_a_slow_build_is_said_beside_its_times),
         cmocka_unit_test(test_other_settings_are_another_series),
         cmocka_unit_test(test_a_loss_changes_only_beyond_its_noise_floor),
     };

@@ -1,6 +1,7 @@
 /* Plots: data and scripts are complete without gnuplot, follow from the document alone, and nothing of a
  * document is ever a gnuplot command. Pictures are made where gnuplot is. */
 #define _XOPEN_SOURCE 700
+#include "reports/plot/plot.h"
 #include "support/recompute.h"
 #include "support/report_text.h"
 
@@ -258,6 +259,22 @@ static void test_an_unwritable_folder_is_named(void **state) {
     clear_folder();
 }
 
+static void test_two_draws_of_a_floor_share_no_label(void **state) {
+    (void)state;
+    char first[AB_PLOT_LABEL], second[AB_PLOT_LABEL];
+    cJSON *document = ab_test_fixture("lenet5"), *cell;
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        if (!cJSON_IsString(cJSON_GetObjectItem(cell, "twin"))) continue;
+        ab_plot_label(document, cell, first);
+        cJSON_AddNumberToObject(cell, "draw", 2);
+        ab_plot_label(document, cell, second);
+        assert_string_equal(first, "O0 + 1 ulp, scale 1");
+        assert_string_equal(second, "O0 + 1 ulp (draw 2), scale 1");
+    }
+    assert_non_null(strstr(second, "draw"));
+    cJSON_Delete(document);
+}
+
 /* Beyond 30 cells pictures of single cells are scripts only; those of the whole run are drawn. */
 static void test_very_many_cells_are_one_picture(void **state) {
     (void)state;
@@ -325,6 +342,7 @@ int main(void) {
         cmocka_unit_test(test_the_same_document_gives_the_same_files),
         cmocka_unit_test(test_no_string_of_a_document_is_a_command),
         cmocka_unit_test(test_many_cells_go_to_several_pages),
+        cmocka_unit_test(test_two_draws_of_a_floor_share_no_label),
         cmocka_unit_test(test_very_many_cells_are_one_picture),
         cmocka_unit_test(test_a_sweep_is_one_line_of_means),
         cmocka_unit_test(test_a_document_without_data_has_no_plots),

@@ -167,6 +167,29 @@ static void test_a_power_of_two_that_skips_is_written_as_one(void **state) {
     cJSON_Delete(document);
 }
 
+/* A further draw has no row: the lines below the table name cells, not places. */
+static void test_a_further_draw_shifts_no_label(void **state) {
+    (void)state;
+    cJSON *document = ab_test_fixture("lenet5"), *cells = cJSON_GetObjectItem(document, "cells"), *cell;
+    cJSON *draw = NULL, *last = NULL;
+    cJSON_ArrayForEach(cell, cells) {
+        if (!draw && cJSON_IsString(cJSON_GetObjectItem(cell, "twin"))) draw = cJSON_Duplicate(cell, 1);
+        if (!cJSON_IsString(cJSON_GetObjectItem(cell, "twin"))) last = cell;
+    }
+    assert_non_null(draw);
+    cJSON_AddNumberToObject(draw, "draw", 2);
+    cJSON_InsertItemInArray(cells, 0, draw);
+    cJSON_DeleteItemFromObject(last, "emulated_text");
+    cJSON_AddStringToObject(last, "emulated_text", "planted");
+    char expected[160];
+    snprintf(expected, sizeof expected, "\n%s %s: emulated: planted\n", text_of(last, "level"),
+             text_of(last, "scale_policy"));
+    char *table = ab_test_report(document, "table", 0);
+    assert_non_null(strstr(table, expected));
+    free(table);
+    cJSON_Delete(document);
+}
+
 static void test_void_failed_and_incomplete_are_said_with_their_reasons(void **state) {
     (void)state;
     expect_text("lenet5", "O3 1: speed ratio void: loss gap +0.1909 is above");
@@ -357,6 +380,7 @@ int main(void) {
         cmocka_unit_test(test_the_noise_floor_stands_beside_the_gaps),
         cmocka_unit_test(test_both_floors_stand_beside_the_gaps),
         cmocka_unit_test(test_a_power_of_two_that_skips_is_written_as_one),
+        cmocka_unit_test(test_a_further_draw_shifts_no_label),
         cmocka_unit_test(test_void_failed_and_incomplete_are_said_with_their_reasons),
         cmocka_unit_test(test_columns_that_tell_cells_apart_appear_only_then),
         cmocka_unit_test(test_the_table_fits_a_terminal_of_120_columns),

@@ -5,6 +5,8 @@
 
 #include "bench/ingest/log/log.h"
 
+#include <string.h>
+
 AB_BEGIN_DECLS
 
 typedef struct ab_log_line {
@@ -14,9 +16,9 @@ typedef struct ab_log_line {
 
 typedef struct ab_log_format {
     const char *name;
-    const char *example, *origin; /* a line; where the format is from */
-    const char *mark;             /* every line of it holds this text */
-    bool own;                     /* the line says what it is; else it may be any list of names and values */
+    const char *example, *origin;  /* a line; where the format is from */
+    const char *mark, *other_mark; /* every line of it holds one of these texts; "": any */
+    bool own;                      /* the line says what it is; else it may be any list of names and values */
     /* Takes the line: fills the point. False: it is none of this format. `log` is for the user's columns. */
     bool (*take)(const ab_log *log, const ab_log_line *line, ab_log_point *point);
 } ab_log_format;
@@ -30,8 +32,12 @@ const ab_log_format *ab_log_format_at(int i);
 
 /* ---- words and numbers ------------------------------------------------------------------------ */
 
-/* The first `word` in [from, end); NULL: none. */
-const char *ab_log_find(const char *from, const char *end, const char *word);
+/* The first `word` of `size` bytes in [from, end); NULL: none. */
+const char *ab_log_find_bytes(const char *from, const char *end, const char *word, size_t size);
+
+static inline const char *ab_log_find(const char *from, const char *end, const char *word) {
+    return ab_log_find_bytes(from, end, word, strlen(word));
+}
 
 /* The place behind the first `word` of the line; NULL: none. */
 const char *ab_log_after(const ab_log_line *line, const char *word);
@@ -46,8 +52,10 @@ double ab_log_digit_error(const char *from, const char *end);
 /* Sets a field of the point. */
 void ab_log_set(ab_log_point *point, ab_log_field field, double value);
 
-/* Sets a field to the number at `at`, and `error` for scales. */
+/* Sets a field to the number at `at`, and `error` for scales. *after: behind the number, if there is one. */
 bool ab_log_set_number(const ab_log_line *line, const char *at, ab_log_field field, ab_log_point *point);
+bool ab_log_take_number(const ab_log_line *line, const char *at, ab_log_field field, ab_log_point *point,
+                        const char **after);
 
 /* Makes the names of columns.def known to ab_log_field_of, before the first line. */
 void ab_log_index_names(ab_log *log);
@@ -56,8 +64,8 @@ void ab_log_index_names(ab_log *log);
 ab_log_field ab_log_field_of(const ab_log *log, const char *name, size_t length);
 
 /* A flat list of names and values, {"loss": 0.1, 'lr': nan}, from its brace: fills the point and returns how
- * many fields it set; nested lists are passed over. *after (may be NULL): behind it. 0 also if it has no end.
- */
+ * many fields it set; nested lists are passed over. *after (may be NULL): behind it. 0 also if it has no end
+ * or sums up a whole run (train_runtime). */
 int ab_log_dictionary(const ab_log *log, const ab_log_line *line, const char *brace, ab_log_point *point,
                       const char **after);
 
@@ -111,8 +119,8 @@ AB_MUST_CHECK ab_status ab_log_take_line(ab_log_stream *stream, const ab_log_lin
 /* Remembers a line that was not recognised if it is more like what is looked for than those before. */
 void ab_log_see_stranger(ab_log *log, int64_t number, const ab_log_line *line);
 
-/* After the last file: copies of lines from processes that do not name themselves. */
-void ab_log_settle(ab_log *log);
+/* After the last file: the last point, and copies of lines from processes that do not name themselves. */
+AB_MUST_CHECK ab_status ab_log_settle(ab_log *log);
 
 AB_END_DECLS
 

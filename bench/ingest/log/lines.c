@@ -7,15 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LONGEST: of a longer line the rest is passed over. HASHES: of the first OPENING bytes of a mark. */
-enum { LONGEST = 1 << 20, COLOURLESS = 1 << 14, OPENING = 4, HASHES = 256 };
+/* LONGEST: of a longer line the rest is passed over. PART: bytes that are looked at together, at every
+ * PART-th place of a line: a mark of at least 2 * PART - 1 bytes holds such a place. HASHES: of parts. */
+enum { LONGEST = 1 << 20, COLOURLESS = 1 << 14, PART = 4, HASHES = 1024 };
 
 typedef struct lines_state {
-    ab_log_buffer rest; /* a line whose end has not come yet */
-    bool passing;       /* over the rest of a line that is too long */
+    ab_log_buffer rest;    /* a line whose end has not come yet */
+    bool passing;          /* over the rest of a line that is too long */
+    bool returns, escapes; /* what is read may hold carriage returns, colours */
     char plain[COLOURLESS];
-    uint32_t always;         /* bit f: the mark of format f is shorter than an opening */
-    uint32_t begins[HASHES]; /* bit f: the opening of its mark has this hash */
+    uint32_t always;        /* bit f: a mark of format f is too short to be found by its parts */
+    uint32_t parts[HASHES]; /* bit f: a part of a mark of format f has this hash */
 } lines_state;
 
 static const ab_log_format *const formats[] = {
@@ -34,19 +36,32 @@ const char *ab_log_format_example(int i) { return formats[i]->example; }
 
 /* ---- whether a line is worth a look ------------------------------------------------------------ */
 
-/* Whether it holds "oss" (loss), "cal" (scale), "rfl" (overflow) or "kip" (skip), in either case. Every line
- * of formats.def does. A plain loop over all bytes, which compilers turn into vector code. */
-static bool interesting(const char *text, size_t size) {
+enum { CHUNK = 16 };
+
+/* hit[i] is set where "oss" (loss), "cal" (scale), "rfl" (overflow) or "kip" (skip) begins, in either case. A
+ * plain loop, which compilers turn into vector code. */
+static void look(const char *text, int places, unsigned char hit[CHUNK]) {
     const unsigned char *t = (const unsigned char *)text;
-    unsigned char hit = 0;
-    if (size < 3) return false;
-    for (size_t i = 0; i + 2 < size; i++) {
+    for (int i = 0; i < places; i++) {
         const unsigned char a = t[i] | 0x20, b = t[i + 1] | 0x20, c = t[i + 2] | 0x20;
-        hit |=
+        hit[i] |=
             (unsigned char)(((a == 'o') & (b == 's') & (c == 's')) | ((a == 'c') & (b == 'a') & (c == 'l')) |
                             ((a == 'r') & (b == 'f') & (c == 'l')) | ((a == 'k') & (b == 'i') & (c == 'p')));
     }
-    return hit != 0;
+}
+
+/* Whether a line holds one of these anywhere. Every line of formats.def does. */
+static bool interesting(const char *text, size_t size) {
+    unsigned char hit[CHUNK] = {0}, none[CHUNK] = {0};
+    if (size < 3) return false;
+    const size_t places = size - 2;
+    if (places < CHUNK) {
+        look(text, (int)places, hit);
+    } else {
+        for (size_t i = 0; i + CHUNK <= places; i += CHUNK) look(text + i, CHUNK, hit);
+        look(text + places - CHUNK, CHUNK, hit); /* some of them again */
+    }
+    return memcmp(hit, none, CHUNK) != 0;
 }
 
 /* ---- colours and ranks ------------------------------------------------------------------------- */
@@ -73,7 +88,7 @@ static int rank_of(const ab_log_line *line) {
     static const char *const openings[] = {"[rank", "[Rank ", "[default", "[1,"};
     const size_t size = (size_t)(line->end - line->text);
     const char *at = NULL;
-    for (size_t i = 0; i < AB_COUNT_OF(openings) && !at; i++) {
+    for (size_t i = 0; i < AB_COUNT_OF(openings) && !at && size > 0 && line->text[0] == '['; i++) {
         const size_t length = strlen(openings[i]);
         if (size > length && memcmp(line->text, openings[i], length) == 0) at = line->text + length;
     }
@@ -90,33 +105,45 @@ static int rank_of(const ab_log_line *line) {
 
 /* ---- formats ----------------------------------------------------------------------------------- */
 
+static bool holds(const ab_log_line *line, const char *mark) {
+    return mark && (mark[0] == '\0' || ab_log_find(line->text, line->end, mark));
+}
+
 static bool take_as(const ab_log *log, int format, const ab_log_line *line, ab_log_point *point) {
-    if (!ab_log_find(line->text, line->end, formats[format]->mark)) return false;
+    if (!holds(line, formats[format]->mark) && !holds(line, formats[format]->other_mark)) return false;
     point->has = 0;
     point->error = 0;
     return formats[format]->take(log, line, point);
 }
 
-static uint32_t opening_hash(const char *text) {
+static uint32_t part_hash(const char *text) {
     uint32_t word;
-    memcpy(&word, text, OPENING);
-    return word * 2654435761u >> 24;
+    memcpy(&word, text, PART);
+    return word * 2654435761u >> 22;
+}
+
+_Static_assert(HASHES == 1 << (32 - 22), "part_hash has as many bits as HASHES needs");
+
+static void see_mark(lines_state *state, int format, const char *mark) {
+    if (!mark) return;
+    if (strlen(mark) < 2 * PART - 1)
+        state->always |= 1u << format;
+    else
+        for (int i = 0; i < PART; i++) state->parts[part_hash(mark + i)] |= 1u << format;
 }
 
 static void see_marks(lines_state *state) {
     for (int i = 0; i < ab_log_format_count(); i++) {
-        if (strlen(formats[i]->mark) < OPENING)
-            state->always |= 1u << i;
-        else
-            state->begins[opening_hash(formats[i]->mark)] |= 1u << i;
+        see_mark(state, i, formats[i]->mark);
+        see_mark(state, i, formats[i]->other_mark);
     }
 }
 
-/* Bit f: the line may hold the mark of format f. One pass for all marks. */
+/* Bit f: the line may hold a mark of format f. One pass for all marks. */
 static uint32_t candidates(const lines_state *state, const ab_log_line *line) {
     uint32_t found = state->always;
-    for (const char *at = line->text; line->end - at >= OPENING; at++)
-        found |= state->begins[opening_hash(at)];
+    for (const char *at = line->text; line->end - at >= PART; at += PART)
+        found |= state->parts[part_hash(at)];
     return found;
 }
 
@@ -166,15 +193,17 @@ static ab_status take_segment(ab_log_stream *stream, const char *text, const cha
             ab_log_see_stranger(stream->log, stream->line + 1, &line);
         return AB_OK;
     }
-    if (memchr(text, '\033', (size_t)(end - text))) remove_colours(stream->state, &line);
+    lines_state *state = stream->state;
+    if (state->escapes && memchr(text, '\033', (size_t)(end - text))) remove_colours(state, &line);
     return ab_log_take_line(stream, &line);
 }
 
 /* A line without its end: parts are ended by carriage returns. */
-static ab_status take_line(ab_log_stream *stream, const char *text, const char *end, bool cut) {
+static ab_status take_line(ab_log_stream *stream, const char *text, const char *end) {
+    const lines_state *state = stream->state;
     for (;;) {
-        const char *stop = text < end ? memchr(text, '\r', (size_t)(end - text)) : NULL;
-        if (!stop) return take_segment(stream, text, end, cut);
+        const char *stop = state->returns && text < end ? memchr(text, '\r', (size_t)(end - text)) : NULL;
+        if (!stop) return take_segment(stream, text, end, false);
         AB_TRY(take_segment(stream, text, stop, false));
         text = stop + 1;
     }
@@ -186,19 +215,19 @@ static ab_status take_lines(ab_log_stream *stream, const char *text, const char 
         const char *stop = text < end ? memchr(text, '\n', (size_t)(end - text)) : NULL;
         *left = text;
         if (!stop) break;
-        AB_TRY(take_line(stream, text, stop, false));
+        AB_TRY(take_line(stream, text, stop));
         stream->line++;
         text = stop + 1;
     }
     const char *stop = text < end ? memrchr(text, '\r', (size_t)(end - text)) : NULL;
     if (!stop) return AB_OK;
     *left = stop + 1;
-    return take_line(stream, text, stop, false);
+    return take_line(stream, text, stop);
 }
 
 static bool ends_line(char c) { return c == '\n' || c == '\r'; }
 
-/* Completes the line that waits with the bytes up to its end; *used of them. */
+/* Completes the line that waits with the bytes up to its end; *used of them. It holds no carriage return. */
 static ab_status complete(ab_log_stream *stream, const char *bytes, size_t size, size_t *used) {
     lines_state *state = stream->state;
     size_t n = 0;
@@ -207,7 +236,7 @@ static ab_status complete(ab_log_stream *stream, const char *bytes, size_t size,
     if (!state->passing && !ab_log_buffer_add(&state->rest, bytes, n, LONGEST)) state->passing = true;
     if (n == size) return AB_OK;
     const char *text = state->rest.byte;
-    const ab_status status = take_line(stream, text, text + state->rest.size, state->passing);
+    const ab_status status = take_segment(stream, text, text + state->rest.size, state->passing);
     stream->line += bytes[n] == '\n';
     state->rest.size = 0;
     state->passing = false;
@@ -219,8 +248,11 @@ static ab_status feed(ab_log_stream *stream, const char *bytes, size_t size) {
     lines_state *state = stream->state;
     const char *end = bytes + size, *left = bytes;
     size_t used = 0;
+    if (size == 0) return AB_OK;
+    state->escapes = state->escapes || memchr(bytes, '\033', size);
     if (state->rest.size > 0 || state->passing) AB_TRY(complete(stream, bytes, size, &used));
     if (used == size) return AB_OK;
+    state->returns = memchr(bytes, '\r', size) != NULL;
     AB_TRY(take_lines(stream, bytes + used, end, &left));
     if (!ab_log_buffer_add(&state->rest, left, (size_t)(end - left), LONGEST)) state->passing = true;
     return AB_OK;
@@ -243,7 +275,7 @@ static ab_status end(ab_log_stream *stream, ab_status status) {
     lines_state *state = stream->state;
     if (status == AB_OK && state->rest.size > 0) {
         stream->log->cut = true;
-        status = take_line(stream, state->rest.byte, state->rest.byte + state->rest.size, true);
+        status = take_segment(stream, state->rest.byte, state->rest.byte + state->rest.size, true);
         stream->line++;
     }
     free(state->rest.byte);

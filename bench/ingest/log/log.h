@@ -46,11 +46,14 @@ typedef struct ab_log_histogram {
 } ab_log_histogram;
 
 /* AB_LOG_NAMES: most rows of columns.def. */
-enum { AB_LOG_NAME_HASHES = 128, AB_LOG_NAMES = 128 };
+enum { AB_LOG_NAME_HASHES = 1024, AB_LOG_NAMES = 128 };
 
 typedef struct ab_log {
     ab_log_point *point;
     int points, capacity;
+    ab_log_point last; /* added last; waiting: it is left out unless the next one says something new */
+    bool waiting;
+    int stride, since_kept;         /* of points that say nothing new one in `stride` is kept */
     int64_t lines, bytes, left_out; /* left_out: points not kept */
     int64_t *format_lines;          /* by row of formats.def */
     int *format_rank;               /* whose lines are kept; -1: none named yet */

@@ -6,7 +6,6 @@ static bool take(const ab_log *log, const ab_log_line *line, ab_log_point *point
     const unsigned wanted = 1u << AB_LOG_loss | 1u << AB_LOG_scale | 1u << AB_LOG_grad_norm |
                             1u << AB_LOG_overflow | 1u << AB_LOG_grad_max;
     const char *brace = ab_log_find(line->text, line->end, "{");
-    if (ab_log_find(brace, line->end, "train_runtime")) return false; /* a mean over the whole run */
     for (; brace; brace = ab_log_find(brace + 1, line->end, "{")) {
         point->has = 0;
         if (ab_log_dictionary(log, line, brace, point, NULL) > 0 && point->has & wanted) return true;

@@ -3,11 +3,21 @@
 
 #include <string.h>
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
+/* Kinds of signs: digits and letters, both in words; others that are in words but begin none. */
+enum { O = 0, W = 1, D = 2 | W, L = 4 | W, DIGIT = 2, LETTER = 4 };
 
-static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static const unsigned char kind_of[256] = {
+    O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* controls */
+    O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* controls */
+    O, O, O, O, O, O, O, O, O, O, O, O, O, W, W, W, /*  !"#$%&'()*+,-./ */
+    D, D, D, D, D, D, D, D, D, D, O, O, O, O, O, O, /* 0123456789:;<=>? */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, /* @ABCDEFGHIJKLMNO */
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, L, /* PQRSTUVWXYZ[\]^_ */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, /* `abcdefghijklmno */
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* pqrstuvwxyz{|}~  */
+};
 
-static bool in_word(char c) { return letter(c) || (c >= '-' && c <= '9'); /* - . / and digits */ }
+static bool is(const char *at, int kind) { return kind_of[(unsigned char)*at] & kind; }
 
 typedef struct word {
     const char *from, *to;
@@ -45,21 +55,24 @@ static ab_log_field field_of(const ab_log *log, word before, word name) {
 }
 
 static word next_word(const char *at, const char *end) {
-    while (at < end && !letter(*at)) at += at + 1 < end && digit(*at) && letter(at[1]) ? 2 : 1;
+    while (at < end && !is(at, LETTER)) at += is(at, DIGIT) && at + 1 < end && is(at + 1, LETTER) ? 2 : 1;
     word w = {at, at};
-    while (w.to < end && in_word(*w.to)) w.to++;
+    while (w.to < end && is(w.to, W)) w.to++;
     return w;
 }
 
 int ab_log_pairs(const ab_log *log, const ab_log_line *line, ab_log_point *point) {
     int set = 0;
     word before = {NULL, NULL};
-    for (word name = next_word(line->text, line->end); name.from < line->end;
-         name = next_word(name.to, line->end)) {
+    const char *at = line->text;
+    for (word name = next_word(at, line->end); name.from < line->end; name = next_word(at, line->end)) {
         const ab_log_field field = field_of(log, before, name);
         before = name;
+        at = name.to;
         if (field == AB_LOG_FIELDS || point->has >> field & 1u) continue;
-        set += ab_log_set_number(line, skip_joint(name.to, line->end), field, point);
+        if (!ab_log_take_number(line, skip_joint(at, line->end), field, point, &at)) continue;
+        at--; /* the last digit: a letter behind it begins no word */
+        set++;
     }
     return set;
 }
@@ -73,6 +86,6 @@ const ab_log_format ab_log_format_pairs = {
     .name = "pairs",
     .example = "step 100 | loss 2.31 | lr 1e-4 | scale 65536",
     .origin = "programs that print names and numbers",
-    .mark = "s",
+    .mark = "",
     .take = take,
 };

@@ -33,6 +33,6 @@ const ab_log_format ab_log_format_progress_bar = {
     .name = "progress-bar",
     .example = "Epoch 3:  45%|####5     | 45/100 [00:12<00:15,  3.20it/s, loss=0.532, scale=65536]",
     .origin = "tqdm 4, PyTorch Lightning",
-    .mark = "| ",
+    .mark = "%|",
     .take = take,
 };

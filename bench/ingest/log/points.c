@@ -28,16 +28,18 @@ static bool plain(const ab_log_point *point, const ab_log_point *before) {
            !(said(point, AB_LOG_grad_norm) && !isfinite(point->value[AB_LOG_grad_norm]));
 }
 
-/* Drops every second plain point. */
+/* Drops every second plain point; those before one that is not stay: what it counts began there. */
 static void thin(ab_log *log) {
     int kept = 0;
     bool drop = false;
     for (int i = 0; i < log->points; i++) {
-        drop = i > 0 && i + 1 < log->points && !drop && plain(&log->point[i], &log->point[i - 1]);
+        drop = i > 0 && i + 1 < log->points && !drop && plain(&log->point[i], &log->point[i - 1]) &&
+               plain(&log->point[i + 1], &log->point[i]);
         if (!drop) log->point[kept++] = log->point[i];
     }
     log->left_out += log->points - kept;
     log->points = kept;
+    log->stride *= 2;
 }
 
 static bool make_room(ab_log *log) {
@@ -50,17 +52,7 @@ static bool make_room(ab_log *log) {
     return true;
 }
 
-/* The same line again, with newer values: a progress bar that is drawn again, or another process. */
-static bool repeats(const ab_log_point *point, const ab_log_point *before) {
-    return point->format == before->format && said(point, AB_LOG_step) && point->has == before->has &&
-           !said(point, AB_LOG_scale_after) && point->value[AB_LOG_step] == before->value[AB_LOG_step];
-}
-
-ab_status ab_log_add(ab_log *log, const ab_log_point *point) {
-    if (log->points > 0 && repeats(point, &log->point[log->points - 1])) {
-        log->point[log->points - 1] = *point;
-        return AB_OK;
-    }
+static ab_status append(ab_log *log, const ab_log_point *point) {
     if (log->points >= AB_LOG_POINTS && (log->points % (AB_LOG_POINTS / 4)) == 0) thin(log);
     if (log->points >= MOST) {
         log->left_out++;
@@ -68,6 +60,38 @@ ab_status ab_log_add(ab_log *log, const ab_log_point *point) {
     }
     if (!make_room(log)) return ab_fail(AB_NO_MEMORY, "log: out of memory for %d points", log->points);
     log->point[log->points++] = *point;
+    return AB_OK;
+}
+
+/* The same line again, with newer values: a progress bar that is drawn again, or another process. */
+static bool repeats(const ab_log_point *point, const ab_log_point *before) {
+    return point->format == before->format && said(point, AB_LOG_step) && point->has == before->has &&
+           !said(point, AB_LOG_scale_after) && point->value[AB_LOG_step] == before->value[AB_LOG_step];
+}
+
+/* Keeps the last point after all. */
+static ab_status keep_waiting(ab_log *log) {
+    if (!log->waiting) return AB_OK;
+    log->waiting = false;
+    log->left_out--;
+    return append(log, &log->last);
+}
+
+/* Of plain points one in `stride` is kept, as many as are left of those before; the last one waits. */
+ab_status ab_log_add(ab_log *log, const ab_log_point *point) {
+    const bool first = log->points == 0;
+    if (!first && repeats(point, &log->last)) {
+        if (!log->waiting) log->point[log->points - 1] = *point;
+    } else if (!first && plain(point, &log->last) && ++log->since_kept < log->stride) {
+        log->waiting = true;
+        log->left_out++;
+    } else {
+        if (first || !plain(point, &log->last)) AB_TRY(keep_waiting(log));
+        log->waiting = false;
+        log->since_kept = 0;
+        AB_TRY(append(log, point));
+    }
+    log->last = *point;
     return AB_OK;
 }
 
@@ -81,7 +105,7 @@ ab_status ab_log_add_value(ab_log *log, int64_t record, double step, ab_log_fiel
     ab_log_point point = {.line = record, .format = -1, .rank = -1};
     ab_log_set(&point, AB_LOG_step, step);
     ab_log_set(&point, field, value);
-    return ab_log_add(log, &point);
+    return append(log, &point); /* its other values follow */
 }
 
 /* ---- lines that are not recognised ------------------------------------------------------------- */
@@ -141,8 +165,9 @@ static int run_length(const ab_log *log, int from) {
     return to - from;
 }
 
-void ab_log_settle(ab_log *log) {
+ab_status ab_log_settle(ab_log *log) {
     int copies = 0, runs = 0, kept = 0;
+    AB_TRY(keep_waiting(log));
     for (int i = 0, length; i < log->points; i += length) {
         length = run_length(log, i);
         if (!lowers(&log->point[i])) continue;
@@ -150,7 +175,7 @@ void ab_log_settle(ab_log *log) {
         runs++;
     }
     log->copies = runs >= 2 && copies > 1 ? copies : 1;
-    if (log->copies == 1) return;
+    if (log->copies == 1) return AB_OK;
     for (int i = 0, length; i < log->points; i += length) {
         length = run_length(log, i);
         const int rest = lowers(&log->point[i]) ? length / log->copies : length;
@@ -159,4 +184,5 @@ void ab_log_settle(ab_log *log) {
         kept += rest;
     }
     log->points = kept;
+    return AB_OK;
 }

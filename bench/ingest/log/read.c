@@ -127,7 +127,7 @@ ab_status ab_log_prepare(ab_log *log) {
     if (!log->format_lines || !log->format_rank) return ab_fail(AB_NO_MEMORY, "log: out of memory");
     for (size_t i = 0; i < count; i++) log->format_rank[i] = -1;
     log->rank_high = -1;
-    log->copies = 1;
+    log->copies = log->stride = 1;
     ab_log_index_names(log);
     return AB_OK;
 }
@@ -166,7 +166,7 @@ static ab_status open_source(const char *path, source *from) {
     if (S_ISDIR(info.st_mode)) return ab_fail(AB_INPUT, "%s: expected a log file, found a directory", path);
     *from = (source){.file = gzopen(path, "rb"), .name = path};
     if (!from->file) return ab_fail(AB_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    (void)gzbuffer(from->file, BLOCK);
+    (void)gzbuffer(from->file, BLOCK / 2); /* blocks of twice this come from the file without a copy */
     return AB_OK;
 }
 
@@ -188,7 +188,7 @@ static ab_status nothing(const ab_log *log, const char *name) {
 }
 
 static ab_status finish(ab_log *log, const char *name) {
-    ab_log_settle(log);
+    AB_TRY(ab_log_settle(log));
     return log->points == 0 && log->histograms == 0 ? nothing(log, name) : AB_OK;
 }
 

@@ -68,13 +68,24 @@ static bool recognises(const ab_log *log, const char *head, size_t size) {
     return end && separator_of(log, head, end) != '\0';
 }
 
+/* The cell of column i, at the beginning of `row`. Returns its end: mostly that of its number. */
+static const char *take_cell(const table_state *state, int i, const ab_log_line *row, ab_log_point *point) {
+    const char *to = row->text;
+    if (state->field[i] == AB_LOG_FIELDS) return cell_end(row->text, row->end, state->separator);
+    if (state->separator != '\t' && ab_log_take_number(row, to, state->field[i], point, &to) &&
+        (to == row->end || *to == state->separator))
+        return to;
+    to = cell_end(row->text, row->end, state->separator);
+    const ab_log_line cell = {row->text, to, row->cut && to == row->end};
+    if (!ab_log_set_number(&cell, row->text, state->field[i], point)) point->has &= ~(1u << state->field[i]);
+    return to;
+}
+
 static ab_status take_row(ab_log_stream *stream, const char *at, const char *end, bool cut) {
     table_state *state = stream->state;
     ab_log_point point = {.line = stream->line + 1, .format = -1, .rank = -1};
     for (int i = 0; i < state->columns && at <= end; i++) {
-        const char *to = cell_end(at, end, state->separator);
-        const ab_log_line cell = {at, to, cut && to == end};
-        if (state->field[i] < AB_LOG_FIELDS) (void)ab_log_set_number(&cell, at, state->field[i], &point);
+        const char *to = take_cell(state, i, &(ab_log_line){at, end, cut}, &point);
         if (to >= end) break;
         at = to + 1;
     }

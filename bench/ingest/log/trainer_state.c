@@ -33,7 +33,6 @@ static ab_status take_entry(ab_log_stream *stream, const char *brace, const char
     const ab_log_line line = {brace, end, false};
     const unsigned steps = 1u << AB_LOG_step | 1u << AB_LOG_epoch | 1u << AB_LOG_samples;
     ab_log_point point = {.line = ++stream->line, .format = -1, .rank = -1};
-    if (ab_log_find(brace, end, "train_runtime")) return AB_OK;
     if (ab_log_dictionary(stream->log, &line, brace, &point, NULL) == 0 || !(point.has & ~steps))
         return AB_OK;
     return ab_log_add(stream->log, &point);

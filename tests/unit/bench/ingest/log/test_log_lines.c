@@ -44,6 +44,20 @@ static void examples_are_of_their_format(void **state) {
     }
 }
 
+/* Marks are found by parts of them at every fourth place, so each must be found from any of these. */
+static void examples_may_begin_anywhere(void **state) {
+    (void)state;
+    for (int i = 0; i < ab_log_format_count(); i++)
+        for (int before = 0; before < 8; before++) {
+            char text[512];
+            snprintf(text, sizeof text, "%.*s %s\n", before, "2026-11-27", ab_log_format_example(i));
+            ab_log log = read_text(text);
+            assert_int_equal(log.points, 1);
+            if (log.format_lines[i] != 1) fail_msg("%s does not take: %s", ab_log_format_name(i), text);
+            ab_log_free(&log);
+        }
+}
+
 static void values_are_those_printed(void **state) {
     (void)state;
     expect("Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 6.26e-294\n",
@@ -193,6 +207,7 @@ static void memory_is_bounded(void **state) {
     (void)state;
     enum { STEPS = 400000 };
     ab_log log = {.points = 0};
+    assert_int_equal(ab_log_prepare(&log), AB_OK);
     for (int i = 0; i < STEPS; i++) {
         ab_log_point point = {.line = i + 1, .format = -1, .rank = -1};
         ab_log_set(&point, AB_LOG_step, i);
@@ -200,6 +215,7 @@ static void memory_is_bounded(void **state) {
         ab_log_set(&point, AB_LOG_scale, i < 300000 ? 65536 : 32768);
         assert_int_equal(ab_log_add(&log, &point), AB_OK);
     }
+    assert_int_equal(ab_log_settle(&log), AB_OK);
     assert_true(log.points <= 2 * AB_LOG_POINTS && log.points + log.left_out == STEPS);
     const ab_log_totals t = ab_log_total(&log);
     assert_int_equal(t.nonfinite_losses, 1);
@@ -212,17 +228,44 @@ static void memory_is_bounded(void **state) {
     ab_log_free(&log);
 }
 
+/* Of lines that say nothing new as many are kept at the beginning as at the end, and always the one before a
+ * line that does: what that one counts began there. */
+static void lines_are_left_out_evenly(void **state) {
+    (void)state;
+    enum { STEPS = 1000000, EVERY = 9973 };
+    ab_log log = {.points = 0};
+    assert_int_equal(ab_log_prepare(&log), AB_OK);
+    for (int i = 0; i < STEPS; i++) {
+        ab_log_point point = {.line = i + 1, .format = 0, .rank = -1};
+        ab_log_set(&point, AB_LOG_step, i);
+        ab_log_set(&point, AB_LOG_skipped, i % EVERY == 0);
+        assert_int_equal(ab_log_add(&log, &point), AB_OK);
+    }
+    assert_int_equal(ab_log_settle(&log), AB_OK);
+    int events = 0, early = 0;
+    for (int i = 1; i < log.points; i++) {
+        const double step = log.point[i].value[AB_LOG_step], gap = step - log.point[i - 1].value[AB_LOG_step];
+        assert_true(gap >= 1 && gap <= 16);
+        early += step < STEPS / 2;
+        if (log.point[i].value[AB_LOG_skipped] == 0) continue;
+        events++;
+        assert_true(gap == 1);
+    }
+    assert_int_equal(events, STEPS / EVERY);
+    assert_true(log.point[log.points - 1].value[AB_LOG_step] == STEPS - 1);
+    assert_true(early > log.points / 4 && early < 3 * (log.points / 4));
+    assert_int_equal(log.points + log.left_out, STEPS);
+    ab_log_free(&log);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(examples_are_of_their_format),
-        cmocka_unit_test(values_are_those_printed),
-        cmocka_unit_test(not_of_training),
-        cmocka_unit_test(blocks_may_end_anywhere),
-        cmocka_unit_test(a_cut_number_is_not_read),
-        cmocka_unit_test(ranks_say_things_once),
-        cmocka_unit_test(columns_are_the_users),
-        cmocka_unit_test(rotated_files_sort),
-        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(examples_are_of_their_format), cmocka_unit_test(examples_may_begin_anywhere),
+        cmocka_unit_test(values_are_those_printed),     cmocka_unit_test(not_of_training),
+        cmocka_unit_test(blocks_may_end_anywhere),      cmocka_unit_test(a_cut_number_is_not_read),
+        cmocka_unit_test(ranks_say_things_once),        cmocka_unit_test(columns_are_the_users),
+        cmocka_unit_test(rotated_files_sort),           cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(lines_are_left_out_evenly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

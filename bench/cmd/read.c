@@ -157,7 +157,7 @@ static ab_status read_log(request *r) {
     cJSON *dialects = NULL;
     ab_log_order(r->path, r->paths);
     AB_TRY(ab_log_read(&r->log, r->path, r->paths));
-    AB_TRY(ab_dialects_json(&r->log, &dialects));
+    AB_TRY(ab_dialects_json(&r->log, AB_DIALECT_WORK, &dialects));
     const ab_status status = show(r, dialects);
     cJSON_Delete(dialects);
     return status;

@@ -46,7 +46,7 @@ static ab_status as_record(const ab_log *log, const char *const *path, int paths
         return ab_fail(AB_NO_MEMORY, "%s: out of memory", path[0]);
     }
     cJSON *dialects;
-    AB_TRY(ab_dialects_json(log, &dialects));
+    AB_TRY(ab_dialects_json(log, AB_DIALECT_WORK, &dialects));
     if (dialects) cJSON_AddItemToObject(json, "dialects", dialects);
     return AB_OK;
 }

@@ -8,9 +8,6 @@
 
 enum { WINDOWS = 24, HYSTERESES = 4 };
 
-/* WORK: updates of scalers in the search over a course, and WORK_A_SPAN more for each of its spans. */
-enum { WORK = 1 << 20, WORK_A_SPAN = 1 << 10 };
-
 /* A course, and the updates that its dialect has left. */
 typedef struct search {
     const ab_scale_course *course;
@@ -188,9 +185,9 @@ static int64_t share_of(int64_t work, int from) {
     return kinds > 0 ? work / kinds : 0;
 }
 
-int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS], bool *cut) {
+int ab_dialects_of(const ab_scale_course *course, int64_t work, ab_dialect_fit fit[AB_DIALECTS], bool *cut) {
     const candidates c = windows_of(course);
-    int64_t work = WORK + (int64_t)WORK_A_SPAN * course->spans;
+    work += work / 1024 * course->spans;
     int found = 0;
     *cut = false;
     if (!changes(course) || !(least_of(course) > 0)) return 0; /* a loss scale is positive */
@@ -232,19 +229,19 @@ static cJSON *fit_json(const ab_dialect_fit *fit, double later) {
 }
 
 /* *changing: the scale changes. *cut: stays or becomes true. */
-static ab_status fits_of(const ab_log *log, ab_skips_of skips, ab_dialect_fit *fit, int *found,
+static ab_status fits_of(const ab_log *log, ab_skips_of skips, int64_t work, ab_dialect_fit *fit, int *found,
                          bool *changing, bool *cut) {
     ab_scale_course course;
     bool given_up;
     AB_TRY(ab_scale_course_of(log, skips, &course));
     *changing = changes(&course);
-    *found = ab_dialects_of(&course, fit, &given_up);
+    *found = ab_dialects_of(&course, work, fit, &given_up);
     *cut = *cut || given_up;
     free(course.span);
     return AB_OK;
 }
 
-ab_status ab_dialects_json(const ab_log *log, cJSON **json) {
+ab_status ab_dialects_json(const ab_log *log, int64_t work, cJSON **json) {
     static const ab_skips_of ways[] = {AB_SKIPS_BEFORE_SCALE, AB_SKIPS_AFTER_SCALE, AB_SKIPS_UNUSED};
     ab_status status = AB_OK;
     ab_dialect_fit *fit = calloc(AB_DIALECTS, sizeof *fit);
@@ -253,7 +250,7 @@ ab_status ab_dialects_json(const ab_log *log, cJSON **json) {
     *json = NULL;
     if (!fit) return ab_fail(AB_NO_MEMORY, "log: out of memory");
     for (size_t i = 0; i < AB_COUNT_OF(ways) && found == 0 && status == AB_OK; i++)
-        status = fits_of(log, ways[i], fit, &found, &changing, &cut);
+        status = fits_of(log, ways[i], work, fit, &found, &changing, &cut);
     if (status == AB_OK && changing && (found > 0 || !cut)) {
         const ab_log_facts facts = ab_log_facts_of(log);
         *json = cJSON_CreateArray();

@@ -31,7 +31,8 @@ typedef enum ab_skips_of { AB_SKIPS_BEFORE_SCALE, AB_SKIPS_AFTER_SCALE, AB_SKIPS
 /* The course of a log's scales; spans == 0 if it counts no steps or tells no scale. The caller frees span. */
 AB_MUST_CHECK ab_status ab_scale_course_of(const ab_log *log, ab_skips_of skips, ab_scale_course *course);
 
-enum { AB_DIALECTS = 64 };
+/* AB_DIALECT_WORK: updates of scalers in a search, of which it may take a 1024th more for each span. */
+enum { AB_DIALECTS = 64, AB_DIALECT_WORK = 1 << 20 };
 
 typedef struct ab_dialect_fit {
     ab_scaler_config config;        /* the one nearest the defaults */
@@ -39,9 +40,9 @@ typedef struct ab_dialect_fit {
 } ab_dialect_fit;
 
 /* The dialects that reproduce the course, each once: those with their default constants first. Returns how
- * many, at most AB_DIALECTS. A course without a change of the scale fits too much to say: 0. The work is
- * bounded; *cut: some constants were given up for it. */
-int ab_dialects_of(const ab_scale_course *course, ab_dialect_fit fit[AB_DIALECTS], bool *cut);
+ * many, at most AB_DIALECTS. A course without a change of the scale fits too much to say: 0. `work`: usually
+ * AB_DIALECT_WORK; *cut: some constants were given up for it. */
+int ab_dialects_of(const ab_scale_course *course, int64_t work, ab_dialect_fit fit[AB_DIALECTS], bool *cut);
 
 /* Steps of `steps` that the scaler skips by its own rising, if gradients are all of one size: one, or as many
  * as its hysteresis, after every window of clean steps. */
@@ -50,7 +51,7 @@ double ab_dialect_skips_expected(const ab_dialect_fit *fit, double steps);
 /* The fits of a log's scales as a JSON array of {"dialect", "config", "window": [least, most],
  * "skips_expected"}, owned by the caller; NULL: the log counts no steps, the scale never changes, or the
  * search was given up without a fit. */
-AB_MUST_CHECK ab_status ab_dialects_json(const ab_log *log, cJSON **json);
+AB_MUST_CHECK ab_status ab_dialects_json(const ab_log *log, int64_t work, cJSON **json);
 
 /* Whether one configuration reproduces the course. *work: updates of a scaler that it may take, of which
  * those that it took are subtracted; below 0 it was given up. */

@@ -14,7 +14,8 @@ enum { STATES = 512, PLACES = 32, GROUP_PLACES = 12, EXTRA = 4, MOST_SKIPS = 64 
 
 typedef struct set {
     ab_scaler *state;
-    int count;
+    int count, capacity;
+    bool no_memory;
     int64_t *work; /* updates that are left */
 } set;
 
@@ -38,10 +39,24 @@ static bool agrees(const ab_scaler *s, const ab_scale_span *span) {
     return s->scale == span->scale || fabs(s->scale - span->scale) <= span->error;
 }
 
+static bool has_room(set *to) {
+    enum { FIRST = 16 };
+    if (to->count < to->capacity) return true;
+    const int capacity = to->capacity ? 2 * to->capacity : FIRST;
+    ab_scaler *grown = realloc(to->state, (size_t)capacity * sizeof *grown);
+    if (!grown) {
+        to->no_memory = true;
+        return false;
+    }
+    to->state = grown;
+    to->capacity = capacity;
+    return true;
+}
+
 static void keep(set *to, const ab_scaler *s) {
     for (int i = to->count - 1; i >= 0 && i >= to->count - PLACES; i--)
         if (ab_scaler_same(&to->state[i], s)) return;
-    if (to->count < STATES) to->state[to->count++] = *s;
+    if (to->count < STATES && has_room(to)) to->state[to->count++] = *s;
 }
 
 /* `before` clean steps, `skips` that overflow, the rest clean. */
@@ -133,24 +148,22 @@ static double steps_to_change(const ab_scale_course *course) {
 }
 
 /* What counters may be where the log begins: as at a start, or such that the first change is a growth that
- * comes when it is seen; credits: all up to the constant. Another value of a counter shows nowhere. */
-static void vary(const ab_scaler *start, int state, double change, set *to) {
+ * comes when it is seen; credits: all up to the constant. Another value of a counter shows nowhere.
+ * to_growth: what a counter lacks to that growth. */
+static void vary(const ab_scaler *start, int state, double to_growth, set *to) {
     const ab_scaler_kind *kind = start->kind;
-    if (state == kind->states) {
-        keep(to, start);
-        return;
-    }
-    vary(start, state + 1, change, to);
-    const int credits = ab_scaler_key_index(kind, "hysteresis");
+    if (state == kind->states && --*to->work >= 0) keep(to, start);
+    if (state == kind->states || *to->work < 0) return;
+    vary(start, state + 1, to_growth, to);
     ab_scaler s = *start;
     for (int shift = -12; shift <= 2 && kind->counters >> state & 1u; shift++) {
-        s.state[state] = window_of(&start->config) - change - shift;
-        if (s.state[state] > start->state[state]) vary(&s, state + 1, change, to);
+        s.state[state] = to_growth - shift;
+        if (s.state[state] > start->state[state]) vary(&s, state + 1, to_growth, to);
     }
-    for (double x = 1; credits >= 0 && is_credit(kind->state[state]) && x < start->config.value[credits];
-         x++) {
+    const int credits = is_credit(kind->state[state]) ? ab_scaler_key_index(kind, "hysteresis") : -1;
+    for (double x = 1; credits >= 0 && x < start->config.value[credits]; x++) {
         s.state[state] = x;
-        vary(&s, state + 1, change, to);
+        vary(&s, state + 1, to_growth, to);
     }
 }
 
@@ -163,14 +176,12 @@ static void begin(const ab_scale_course *course, const ab_scaler_config *config,
         return;
     }
     s.scale = course->first;
-    vary(&s, 0, steps_to_change(course), to);
+    vary(&s, 0, window_of(config) - steps_to_change(course), to);
 }
 
 bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *config, int64_t *work) {
-    set sets[2] = {{malloc(STATES * sizeof(ab_scaler)), 0, work},
-                   {malloc(STATES * sizeof(ab_scaler)), 0, work}};
+    set sets[2] = {{.work = work}, {.work = work}};
     int now = 0;
-    if (!sets[0].state || !sets[1].state) goto out;
     begin(course, config, &sets[0]);
     for (int i = 0; i < course->spans && sets[now].count > 0 && *work >= 0; i++) {
         set *next = &sets[!now];
@@ -179,8 +190,8 @@ bool ab_dialect_fits(const ab_scale_course *course, const ab_scaler_config *conf
             advance(&sets[now].state[s], &course->span[i], next);
         now = !now;
     }
-out:
+    const bool fits = sets[now].count > 0 && *work >= 0 && !sets[0].no_memory && !sets[1].no_memory;
     free(sets[0].state);
     free(sets[1].state);
-    return sets[now].state && sets[!now].state && sets[now].count > 0 && *work >= 0;
+    return fits;
 }

@@ -35,6 +35,7 @@ const ab_log_format *ab_log_format_at(int i);
 /* The first `word` of `size` bytes in [from, end); NULL: none. */
 const char *ab_log_find_bytes(const char *from, const char *end, const char *word, size_t size);
 
+/* The same of a string. */
 static inline const char *ab_log_find(const char *from, const char *end, const char *word) {
     return ab_log_find_bytes(from, end, word, strlen(word));
 }

@@ -93,7 +93,7 @@ static void see(const trajectory *t, const ab_scaler_kind *kind, const ab_scale_
                 tally *to) {
     ab_dialect_fit fit[AB_DIALECTS];
     bool there = false, cut;
-    const int fits = ab_dialects_of(course, fit, &cut);
+    const int fits = ab_dialects_of(course, AB_DIALECT_WORK, fit, &cut);
     for (int i = 0; i < fits; i++) {
         there = there || fit[i].config.kind == kind;
         to->other += whole && !does_the_same(&fit[i], t);
@@ -169,7 +169,7 @@ static void a_search_ends_when_its_work_is_done(void **state) {
     }
     ab_dialect_fit fit[AB_DIALECTS];
     bool cut;
-    assert_true(ab_dialects_of(&course, fit, &cut) <= AB_DIALECTS);
+    assert_true(ab_dialects_of(&course, AB_DIALECT_WORK, fit, &cut) <= AB_DIALECTS);
 }
 
 int main(void) {

@@ -90,7 +90,7 @@ static void assess(const ab_diagnosis *d, trial *t) {
     t->outcome = d->found.sick ? SICK : d->found.undecided ? UNDECIDED : HEALTHY;
     if (t->outcome == SICK)
         ab_text_show(t->left, sizeof t->left, "%s", d->verdicts > 0 ? d->verdict[0].rule->id : "unknown");
-    if (t->outcome == UNDECIDED) ab_text_show(t->left, sizeof t->left, "%s", d->healthy.missing);
+    if (t->outcome == UNDECIDED) ab_text_show(t->left, sizeof t->left, "%s", d->unnamed.missing);
 }
 
 static ab_status judge(const cJSON *document, const char *level, trial *t) {

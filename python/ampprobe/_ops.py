@@ -26,7 +26,8 @@ _MOST_LATER = 400  # operations among which they are looked for
 _FARTHEST = 8  # edges from the origin back to the first operation of that graph
 
 
-_ENDS = {"product", "normalization"}  # beyond them are other values
+_ENDS = {"product", "normalization"}  # beyond them are other values,
+_ENDS_OF_ZERO = {"normalization"}  # but not other zeros: a formula without a value read one
 _FILLS = ("empty", "uniform", "normal", "randn", "rand", "zeros", "ones", "full", "fill", "zero", "arange")
 
 GOOD, MASKED, BAD = 0, 1, 2
@@ -320,7 +321,7 @@ class Looker:
         head = {"op": self._label(made), "type": made.type, "place": op.place}
         if self.step == 0 and not any(one.module is not None for one in self.ops[: op.index + 1]):
             self._before = op
-        return {**event, **head, "rows": op.rows, "graph": self._graph(made)}
+        return {**event, **head, "rows": op.rows, "graph": self._graph(made, event["cause"]["id"])}
 
     def once(self) -> Optional[str]:
         """The name of what was not finite before the first step, if the steps do not make it again."""
@@ -337,14 +338,15 @@ class Looker:
             return name
         return f"{op.place} in {name}" if name and op.place else op.place or name or op.type
 
-    def _near(self, op: Op) -> list[Op]:
+    def _near(self, op: Op, cause: str) -> list[Op]:
         """The operation, and those that it reads or that read it, a few edges away."""
         found, edge = {op.index: op}, [op]
+        ends = _ENDS_OF_ZERO if cause == "mathematics" else _ENDS
         for _ in range(_FARTHEST):
             edge = [
                 other
                 for one in edge
-                if one is op or not _ENDS & set(one.traits)
+                if one is op or not ends & set(one.traits)
                 for other in one.reads
                 if other.index not in found and other.stage == "forward" and not other.fills
             ]
@@ -360,9 +362,9 @@ class Looker:
                     forward.add(other.index)
         return sorted(found.values(), key=lambda one: one.index)
 
-    def _graph(self, op: Op) -> list[dict]:
+    def _graph(self, op: Op, cause: str) -> list[dict]:
         """That as the record's graph, in the order in which it ran."""
-        near, names, taken = self._near(op), {}, {self._label(op)}
+        near, names, taken = self._near(op, cause), {}, {self._label(op)}
         for one in near:
             label = self._label(one) if one is op else f"{self._label(one)} {one.type}"
             name, number = label, 1

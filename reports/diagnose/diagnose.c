@@ -2,68 +2,15 @@
  */
 #include "reports/diagnose/diagnose.h"
 
-#include "kernels/core/text.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/diagnose/trend.h"
+#include "reports/diagnose/without_cause.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
-#include "reports/record/observed.h"
-#include "reports/record/text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
-    *v = (ab_verdict){.since = AB_STEP_UNKNOWN};
-    if (isfinite(c->facts.gap) && isfinite(c->gap_limit)) {
-        ab_verdict_add_evidence(v, "loss gap to O0 %+.4g, within %.4g", c->facts.gap, c->gap_limit);
-        ab_verdict_point(&c->facts, v, "/summary/loss_gap");
-    } else {
-        const char *level = ab_json_text(c->facts.cell, "level", "O2");
-        ab_text_show(v->missing, sizeof v->missing,
-                     "there is no O0 cell to compare with: run with --levels O0,%s",
-                     ab_text_brief(level, 20));
-        if (ab_observed_document(c->facts.document))
-            ab_text_show(v->missing, sizeof v->missing, "there is no fp32 run to compare with: %s",
-                         ab_observed_baseline_hint(c->facts.cell));
-    }
-    if (!c->facts.skip.dynamic) return;
-    ab_verdict_add_evidence(
-        v,
-        "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its "
-        "scale and then one in %.0f",
-        c->facts.skip.skipped, c->facts.loss.steps, skips->expected_warm_up + ceil(skips->expected_later),
-        c->facts.skip.window + 1);
-    ab_verdict_point(&c->facts, v, "/steps_skipped");
-}
-
-static void explain_noise(const ab_case *c, ab_verdict *v) {
-    ab_verdict_add_evidence(v, "loss gap to O0 %+.4g, %.4g is allowed, and nothing in the record explains it",
-                            c->facts.gap, c->gap_limit);
-    ab_verdict_point(&c->facts, v, "/summary/loss_gap");
-    ab_text_show(
-        v->missing, sizeof v->missing,
-        "whether that is more than two runs of O0 differ by: measure the noise floor (no --no-floor), or run "
-        "with --seeds 5 and `ampbench compare`");
-}
-
-static void explain_undecided(const ab_case *c, ab_verdict *v) {
-    *v = (ab_verdict){.since = AB_STEP_UNKNOWN};
-    if (c->behind) {
-        explain_noise(c, v);
-        return;
-    }
-    ab_verdict_add_evidence(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps",
-                            c->facts.baseline_loss.first, c->facts.baseline_loss.final,
-                            c->facts.baseline_loss.steps);
-    ab_verdict_point_baseline(&c->facts, v, "/summary/loss_final");
-    ab_text_show(
-        v->missing, sizeof v->missing,
-        "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
-        4 * (c->facts.loss.steps > 0 ? c->facts.loss.steps : 1));
-    (void)ab_remedy_times_steps(&c->facts, 4, &v->remedy);
-}
 
 /* Asks one rule: `judge` for a sick cell, else `shows`. */
 static void ask(ab_diagnosis *d, const ab_verdict_rule *rule, unsigned symptoms) {
@@ -107,7 +54,7 @@ static void judge_suspect(ab_diagnosis *d) {
 static bool may_be_chance(const ab_case *c) {
     const double learned = c->facts.baseline_loss.first - c->facts.baseline_loss.final;
     const bool small = c->facts.gap < c->facts.limits->chance_gap * learned;
-    return c->behind && !c->unlearned && (small || ab_is_loop(&c->facts)) &&
+    return c->behind && (ab_is_loop(&c->facts) || (small && !c->unlearned)) &&
            !ab_json_at(c->facts.document, "noise_floor.loss_gap");
 }
 
@@ -141,10 +88,9 @@ ab_status ab_diagnose_by(const ab_cells *cells, int index, const ab_thresholds *
     c->undecided = c->sick && is_undecided(diagnosis);
     if (c->undecided) c->sick = false;
     diagnosis->trend = ab_trend_of(c, diagnosis->verdicts > 0 ? diagnosis->verdict[0].rule->id : NULL);
-    if (c->undecided)
-        explain_undecided(c, &diagnosis->healthy);
-    else if (!c->sick)
-        explain_healthy(c, &diagnosis->skips, &diagnosis->healthy);
+    if (diagnosis->verdicts == 0 || !c->sick)
+        ab_explain_without_cause(c, &diagnosis->skips, diagnosis->not_cause, diagnosis->ruled_out,
+                                 &diagnosis->unnamed);
     return AB_OK;
 }
 

@@ -18,12 +18,10 @@ typedef struct ab_diagnosis {
     int verdicts; /* causes before consequences; 0: healthy, or sick with no known cause */
     ab_verdict verdict[AB_VERDICT_RULES];
     int ruled_out; /* causes that a rule found and that something else of the record contradicts */
-    struct {
-        const ab_verdict_rule *rule;
-        const ab_refutation *by;
-    } not_cause[AB_VERDICT_RULES];
+    ab_ruled_out not_cause[AB_VERDICT_RULES];
     ab_decision decision;
-    ab_verdict healthy; /* if !facts.sick: evidence that it is healthy, or what to run to decide */
+    ab_verdict unnamed; /* without a cause: evidence that it is healthy, what to run to decide, or what is
+                         * wrong with it */
     ab_trend trend;
     ab_skip_audit skips;
 } ab_diagnosis;

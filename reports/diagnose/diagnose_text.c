@@ -53,15 +53,19 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
                                                             : "it trains, and the record shows a mistake");
 }
 
+static void print_evidence(const ab_verdict *v, FILE *out) {
+    for (int i = 0; i < v->evidences; i++) {
+        ab_print(out, "    %s", v->evidence[i].text);
+        ab_print(out, v->evidence[i].pointer[0] ? "  [%s]\n" : "%s\n", v->evidence[i].pointer);
+    }
+}
+
 static void print_verdict(const ab_verdict *v, FILE *out) {
     ab_print(out, "  %s (%s, %s, %s)", v->rule->id, ab_verdict_family_name(v->rule->family),
              ab_rank_name(v->rank), ab_proof_name(v->proof));
     if (v->layer[0]) ab_print(out, " in %s", v->layer);
     ab_print(out, ": %s\n", v->rule->text);
-    for (int i = 0; i < v->evidences; i++) {
-        ab_print(out, "    %s", v->evidence[i].text);
-        ab_print(out, v->evidence[i].pointer[0] ? "  [%s]\n" : "%s\n", v->evidence[i].pointer);
-    }
+    print_evidence(v, out);
     if (v->remedy.text[0]) ab_print(out, "    remedy: %s\n", v->remedy.text);
     if (v->missing[0]) ab_print(out, "    cannot tell %s\n", v->missing);
 }
@@ -119,20 +123,21 @@ static void print_remarks(const ab_diagnosis *d, FILE *out) {
     ab_facts_reference(&d->found.facts, text, sizeof text);
     if (text[0]) ab_print(out, "    %s\n", text);
     if (d->found.undecided)
-        for (int i = 0; i < d->healthy.evidences; i++) ab_print(out, "    %s\n", d->healthy.evidence[i].text);
-    if (d->healthy.missing[0]) ab_print(out, "    cannot tell more: %s\n", d->healthy.missing);
+        for (int i = 0; i < d->unnamed.evidences; i++) ab_print(out, "    %s\n", d->unnamed.evidence[i].text);
+    if (!d->found.sick && d->unnamed.missing[0])
+        ab_print(out, "    cannot tell more: %s\n", d->unnamed.missing);
     ab_known_issues_print(d, out);
 }
 
 static void print_cause(const ab_diagnosis *d, bool explain, FILE *out) {
     print_verdicts(d, explain, out);
     if (d->found.sick && d->verdicts == 0) {
-        char missing[AB_VERDICT_TEXT];
-        ab_missing_evidence(&d->found, missing, sizeof missing);
-        ab_print(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
+        ab_print(out, "  unknown: no rule explains this from the record\n");
+        print_evidence(&d->unnamed, out);
+        ab_print(out, "    cannot tell %s\n", d->unnamed.missing);
     }
-    for (int i = 0; !d->found.sick && !d->found.undecided && i < d->healthy.evidences; i++)
-        ab_print(out, "    %s\n", d->healthy.evidence[i].text);
+    for (int i = 0; !d->found.sick && !d->found.undecided && i < d->unnamed.evidences; i++)
+        ab_print(out, "    %s\n", d->unnamed.evidence[i].text);
 }
 
 static void print_head(const ab_diagnosis *d, FILE *out) {
@@ -328,12 +333,9 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
     if (!d->found.sick)
         cJSON_AddItemToArray(verdicts,
-                             verdict_json(&d->found, &d->healthy, ab_diagnosis_state(d), healthy_id));
-    if (d->found.sick && d->verdicts == 0) {
-        ab_verdict unknown = {.since = AB_STEP_UNKNOWN};
-        ab_missing_evidence(&d->found, unknown.missing, sizeof unknown.missing);
-        cJSON_AddItemToArray(verdicts, verdict_json(&d->found, &unknown, unknown_id, unknown_id));
-    }
+                             verdict_json(&d->found, &d->unnamed, ab_diagnosis_state(d), healthy_id));
+    if (d->found.sick && d->verdicts == 0)
+        cJSON_AddItemToArray(verdicts, verdict_json(&d->found, &d->unnamed, unknown_id, unknown_id));
     for (int i = 0; i < d->verdicts; i++)
         cJSON_AddItemToArray(verdicts, verdict_json(&d->found, &d->verdict[i], d->verdict[i].rule->id,
                                                     ab_verdict_family_name(d->verdict[i].rule->family)));

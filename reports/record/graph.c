@@ -77,7 +77,8 @@ const cJSON *ab_graph_only(const ab_graph *graph, ab_traits trait) {
 
 typedef struct search {
     const ab_graph *graph;
-    bool back; /* from an op to what it reads */
+    bool back;      /* from an op to what it reads */
+    ab_traits ends; /* where paths end */
     ab_trait_test test;
 } search;
 
@@ -93,11 +94,10 @@ static bool finds(const search *s, const cJSON *op, int steps);
 
 /* Returns whether an op one edge further passes the test or leads to one that does. */
 static bool finds_through(const search *s, const cJSON *op, int steps) {
-    const ab_traits ends = AB_TRAIT_product | AB_TRAIT_normalization;
     const ab_traits traits = ab_graph_traits(s->graph, op);
     if (s->test(traits)) return true;
     if (s->graph->by_position) return finds(s, op, steps - 1);
-    return !(traits & ends) && finds(s, op, steps - !(traits & AB_TRAIT_rearrangement));
+    return !(traits & s->ends) && finds(s, op, steps - !(traits & AB_TRAIT_rearrangement));
 }
 
 static bool finds(const search *s, const cJSON *op, int steps) {
@@ -119,12 +119,19 @@ static bool finds(const search *s, const cJSON *op, int steps) {
     return false;
 }
 
+static const ab_traits ends = AB_TRAIT_product | AB_TRAIT_normalization;
+
 bool ab_graph_reads(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test) {
-    const search s = {graph, true, test};
+    const search s = {graph, true, ends, test};
+    return op && finds(&s, op, steps);
+}
+
+bool ab_graph_reads_through(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test) {
+    const search s = {graph, true, AB_TRAIT_normalization, test};
     return op && finds(&s, op, steps);
 }
 
 bool ab_graph_is_read_by(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test) {
-    const search s = {graph, false, test};
+    const search s = {graph, false, ends, test};
     return op && finds(&s, op, steps);
 }

@@ -43,6 +43,9 @@ ab_traits ab_graph_traits_of(const ab_graph *graph, const char *name, const char
  * NULL. */
 typedef bool (*ab_trait_test)(ab_traits traits);
 bool ab_graph_reads(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test);
+/* The same as ab_graph_reads, with paths that go on behind products: a sum of products of numbers that are
+ * all 0 is 0. */
+bool ab_graph_reads_through(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test);
 bool ab_graph_is_read_by(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test);
 
 /* Returns the only op with a trait; NULL if there is none or more than one. */

@@ -99,6 +99,7 @@ const char *ab_need_get(const ab_case *c, const ab_need *need) {
 
 bool ab_baseline_jumps(const ab_case *c) {
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    if (ab_is_loop(&c->facts)) return o0->first_nonfinite > 0 && ab_loop_rises(&c->facts);
     return o0->first_nonfinite > 0 && o0->largest > c->facts.limits->far_above * o0->first;
 }
 

@@ -2,6 +2,7 @@
 #include "reports/diagnose/attribute/overflow.h"
 
 #include "kernels/core/text.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/diagnose/remedy/remedy.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
@@ -21,6 +22,8 @@ static bool is_root(ab_traits t) { return t & AB_TRAIT_root; }
 static bool is_mask(ab_traits t) { return t & AB_TRAIT_mask; }
 static bool is_exponential(ab_traits t) { return t & AB_TRAIT_exponential; }
 static bool is_activation_product(ab_traits t) { return t & AB_TRAIT_activation_product; }
+static bool is_any_product(ab_traits t) { return t & AB_TRAIT_product; }
+static bool is_softmax_op(ab_traits t) { return t & AB_TRAIT_softmax; }
 static bool is_softmax(ab_traits t) { return t & (AB_TRAIT_softmax | AB_TRAIT_exponential); }
 
 /* Ops between the scores and the softmax of an attention built of single ops. */
@@ -44,6 +47,12 @@ static bool is_attention(const ab_graph *graph, const cJSON *op, ab_traits t) {
     return t & AB_TRAIT_softmax && ab_graph_reads(graph, op, 3, is_mask);
 }
 
+/* An additive mask: no scores are in it, for it reads no product, and a softmax reads it. */
+static bool is_additive_mask(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    return !graph->by_position && t & (AB_TRAIT_scaling | AB_TRAIT_arithmetic | AB_TRAIT_rearrangement) &&
+           !ab_graph_reads(graph, op, 5, is_any_product) && ab_graph_is_read_by(graph, op, 3, is_softmax_op);
+}
+
 static bool is_norm(const ab_graph *graph, const cJSON *op, ab_traits t) {
     if (t & AB_TRAIT_normalization) return true;
     if (is_moment(t) && ab_graph_is_read_by(graph, op, 5, is_root)) return true;
@@ -52,18 +61,33 @@ static bool is_norm(const ab_graph *graph, const cJSON *op, ab_traits t) {
            ab_graph_reads(graph, op, 6, is_moment); /* the root of such squares */
 }
 
-static bool is_exp_log(const ab_graph *graph, const cJSON *op, ab_traits t) {
+/* `zero`: it has no value at what it read, so zeros: a product of terms that all became 0 is one. */
+static bool is_exp_log(const ab_graph *graph, const cJSON *op, ab_traits t, bool zero) {
     if (t & (AB_TRAIT_exponential | AB_TRAIT_logarithm | AB_TRAIT_softmax | AB_TRAIT_logistic)) return true;
+    if (!(t & AB_TRAIT_quotient)) return false;
     /* a softmax built of single ops whose terms all became 0 */
-    return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 4, is_exponential);
+    return ab_graph_reads(graph, op, 4, is_exponential) ||
+           (zero && ab_graph_reads_through(graph, op, 4, is_exponential));
 }
 
-static bool is_reduction(const ab_graph *graph, const cJSON *op, ab_traits t) {
-    /* or a square that a sum reads, or what a constant or another term makes of a sum */
-    const ab_traits after = AB_TRAIT_scaling | AB_TRAIT_arithmetic;
-    return is_sum(t) || (t & after && ab_graph_reads(graph, op, 1, is_sum)) ||
-           (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
+/* A sum; a square that a sum reads; or what a constant or another term makes of a sum that was near the limit
+ * by itself. Where the sum was small, the constant is what passes it. */
+static bool is_reduction(const ab_case *c, const ab_graph *graph, const cJSON *op, ab_traits t,
+                         double read_largest) {
+    const bool after = t & (AB_TRAIT_scaling | AB_TRAIT_arithmetic) &&
+                       read_largest >= ab_near_overflow(&c->facts) && ab_graph_reads(graph, op, 1, is_sum);
+    return is_sum(t) || after || (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
 }
+
+/* It ran before the first step: it prepared data or a table, and is no layer of the net. */
+static bool is_preparation(const ab_case *c, const ab_first_nonfinite *first) {
+    const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
+    return made.known && strcmp(made.place, first->op) == 0;
+}
+
+/* Its inputs are finite and it has no value at them, computed in double: nothing left a range. In fp32 they
+ * are other inputs. */
+static bool is_formula(const ab_first_nonfinite *first) { return strcmp(first->cause, "mathematics") == 0; }
 
 static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *first) {
     const ab_graph graph = graph_of(c);
@@ -71,10 +95,14 @@ static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *firs
     const ab_traits t = ab_graph_traits_of(&graph, first->op, first->type);
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
         return AB_OVERFLOW_WEIGHT;
-    if (is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;
-    if (is_norm(&graph, op, t)) return AB_OVERFLOW_NORM;
-    if (is_exp_log(&graph, op, t)) return AB_OVERFLOW_EXP_LOG;
-    return is_reduction(&graph, op, t) ? AB_OVERFLOW_REDUCTION : AB_OVERFLOW_ACTIVATION;
+    const bool layer = !is_preparation(c, first);
+    if (layer && is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;
+    if (layer && is_additive_mask(&graph, op, t)) return AB_OVERFLOW_MASK;
+    if (layer && is_norm(&graph, op, t)) return AB_OVERFLOW_NORM;
+    if (is_exp_log(&graph, op, t, is_formula(first))) return AB_OVERFLOW_EXP_LOG;
+    if (is_formula(first)) return AB_OVERFLOW_FORMULA;
+    return is_reduction(c, &graph, op, t, first->read_largest) ? AB_OVERFLOW_REDUCTION
+                                                               : AB_OVERFLOW_ACTIVATION;
 }
 
 static double largest_signal(const cJSON *cell, const char *op) {
@@ -156,6 +184,13 @@ static ab_overflow_kind proved_in_double(const ab_case *c, ab_first_nonfinite *f
     return proved ? kind_of(c, first) : AB_OVERFLOW_NONE;
 }
 
+/* A loop's gradient that is beyond the half format without any loss scale, after which losses are not finite.
+ */
+static bool beyond_unscaled(const ab_case *c, const ab_first_nonfinite *first) {
+    return ab_is_loop(&c->facts) && c->nonfinite && strcmp(first->cause, "range_overflow") == 0 &&
+           strcmp(first->format, c->facts.half->name) == 0;
+}
+
 ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
     if (c->facts.baseline == c->facts.cell || !ab_facts_uses_half(&c->facts)) return AB_OVERFLOW_NONE;
     if (!c->facts.baseline) return proved_in_double(c, first);
@@ -167,9 +202,11 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
     const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
                          (!first->format[0] || strcmp(first->format, c->facts.half->name) == 0);
     if (forward) return kind_of(c, first);
-    if (first->known && strcmp(first->pass, "backward") == 0 && c->facts.skip.dynamic) {
+    if (first->known && strcmp(first->pass, "backward") == 0 &&
+        (c->facts.skip.dynamic || beyond_unscaled(c, first))) {
         const ab_overflow_kind kind = kind_of(c, first);
-        return kind == AB_OVERFLOW_EXP_LOG && c->skipping ? kind : AB_OVERFLOW_NONE;
+        return kind == AB_OVERFLOW_EXP_LOG && (c->skipping || beyond_unscaled(c, first)) ? kind
+                                                                                         : AB_OVERFLOW_NONE;
     }
     if (!first->known && !c->nonfinite && is_to_come(c, first)) return kind_of(c, first);
     if (first->known || !c->nonfinite) return AB_OVERFLOW_NONE;

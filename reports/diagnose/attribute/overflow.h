@@ -14,6 +14,8 @@ typedef enum ab_overflow_kind {
     AB_OVERFLOW_EXP_LOG,
     AB_OVERFLOW_REDUCTION,
     AB_OVERFLOW_WEIGHT,
+    AB_OVERFLOW_MASK,      /* an additive mask whose -inf a softmax reads: no product of weights */
+    AB_OVERFLOW_FORMULA,   /* no overflow: the formula has no value at its rounded input */
     AB_OVERFLOW_ACTIVATION /* any other */
 } ab_overflow_kind;
 ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first);

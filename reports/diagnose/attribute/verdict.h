@@ -134,6 +134,12 @@ const char *ab_rank_name(ab_rank rank);
 /* The first of a verdict's refutations that holds; NULL: none. */
 const ab_refutation *ab_refutation_of(const ab_case *c, const ab_verdict *verdict);
 
+/* A cause that a rule found and that something else of the record contradicts. */
+typedef struct ab_ruled_out {
+    const ab_verdict_rule *rule;
+    const ab_refutation *by;
+} ab_ruled_out;
+
 /* The run that tells two causes apart which stay possible: the options of one cause's remedy alone. It makes
  * the cell healthy only if that is the cause. */
 typedef struct ab_decision {

@@ -1,6 +1,7 @@
 /* Whether a cell trains as O0 does. */
 #include "reports/diagnose/detect/case.h"
 
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 
@@ -66,6 +67,7 @@ static bool knows_targets(const ab_case *c) {
  * must depend on which target belongs to which sample, where that was recorded. */
 static bool has_learned(const ab_case *c) {
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    if (ab_is_loop(&c->facts)) return !ab_loop_is_flat(&c->facts);
     const double constant = ab_loss_of_constant(&c->facts), share = unlearned_share(c);
     if (!(o0->final < share * o0->first)) return false;
     return knows_targets(c) ||
@@ -79,7 +81,7 @@ static bool has_learned(const ab_case *c) {
 static bool is_lr_unstable(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
-    if (!c->facts.baseline || c->unlearned || o0->nonfinite > 0) return false;
+    if (!c->facts.baseline || c->unlearned || o0->nonfinite > 0 || ab_is_loop(&c->facts)) return false;
     const double step = ab_relative_update(c->facts.baseline), rest = o0->final / o0->first,
                  rise = o0->highest / o0->first;
     const bool grew = ab_weight_growth(c->facts.baseline) > t->unstable_growth, far = rise > t->far_above;
@@ -102,6 +104,26 @@ static bool is_inaccurate(const ab_case *c) {
     return n > 0 && o0 - own > t->accuracy_errors * sqrt(2 * fmax(mean * (1 - mean), 1 / n) / n);
 }
 
+/* O0's losses became NaN or inf, or rose far above the first. Those of a loop of the user's own may rise in a
+ * sound run, as a reward's or a game's between networks: there only together with steps that are large. */
+static bool has_diverged(const ab_case *c) {
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    if (!c->facts.baseline) return false;
+    if (o0->nonfinite > 0 || !ab_is_loop(&c->facts))
+        return o0->nonfinite > 0 || o0->sustained > c->facts.limits->far_above * o0->first;
+    return ab_loop_rises(&c->facts) && ab_loop_step_size(&c->facts) > c->facts.limits->loop_step;
+}
+
+/* Losses that are NaN or inf, though few, and each in a step that the loss scaler skipped: they changed
+ * nothing, and are no more than its skips that are taken for chance. Of ampbench's own networks every one
+ * counts: their data are known to be sound. */
+static bool are_harmless(const ab_case *c) {
+    const ab_loss_facts *loss = &c->facts.loss;
+    const int skipped = c->facts.skip.skipped - c->facts.skip.loss_finite;
+    return ab_is_loop(&c->facts) && isfinite(loss->final) && loss->nonfinite == skipped &&
+           loss->nonfinite <= c->facts.limits->spare_skips;
+}
+
 /* Where O0 has not learned, a gap below the fall of the loss that counts as learning is none either. */
 static void widen_gap(ab_case *c) {
     const double least = (1 - c->facts.limits->learned_share) * fabs(c->facts.baseline_loss.first);
@@ -121,15 +143,14 @@ static bool lacks_what_o0_learned(const ab_case *c) {
 
 static void find_symptoms(ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
-    c->nonfinite = c->facts.loss.nonfinite > 0;
+    c->nonfinite = c->facts.loss.nonfinite > 0 && !are_harmless(c);
     c->skipping =
         c->facts.skip.late_steps > 0 && c->facts.skip.late > t->skipping_share * c->facts.skip.late_steps;
     c->unlearned = c->facts.baseline && !has_learned(c);
-    if (c->unlearned) widen_gap(c);
+    if (c->unlearned && !ab_is_loop(&c->facts)) widen_gap(c);
     c->behind = c->facts.gap > c->gap_limit;
     if (c->unlearned && lacks_what_o0_learned(c)) c->unlearned = false;
-    const ab_loss_facts *o0 = &c->facts.baseline_loss;
-    c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->sustained > t->far_above * o0->first);
+    c->diverged = has_diverged(c);
     c->lr_unstable = is_lr_unstable(c);
     c->stuck = average_is_stuck(c);
     c->eval_degraded = is_eval_degraded(c);

@@ -33,10 +33,39 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Mean and standard deviation of the finite losses of steps [from, end); NAN below two of them. */
+static double mean_between(const cJSON *losses, int from, int end, double *deviation) {
+    const cJSON *loss;
+    double sum = 0, squares = 0;
+    int step = 0, n = 0;
+    cJSON_ArrayForEach(loss, losses) {
+        const int here = step++;
+        if (here < from || here >= end || !cJSON_IsNumber(loss)) continue;
+        sum += loss->valuedouble;
+        n++;
+    }
+    const double mean = n > 1 ? sum / n : (double)NAN;
+    step = 0;
+    cJSON_ArrayForEach(loss, losses) {
+        const int here = step++;
+        if (here < from || here >= end || !cJSON_IsNumber(loss)) continue;
+        squares += (loss->valuedouble - mean) * (loss->valuedouble - mean);
+    }
+    *deviation = n > 1 ? sqrt(squares / (n - 1)) : (double)NAN;
+    return mean;
+}
+
+static void find_spread(const cJSON *losses, ab_loss_facts *facts) {
+    const int half = facts->steps / 2, used = half < AB_SUMMARY_FINAL_LOSSES ? half : AB_SUMMARY_FINAL_LOSSES;
+    facts->begin = mean_between(losses, 0, used, &facts->begin_error);
+    facts->begin_error /= sqrt(fmax(1, used));
+    (void)mean_between(losses, facts->steps - used, facts->steps, &facts->spread);
+}
+
 enum { ROW = 5 };
 
 /* Highest mean and median of five losses in a row, none of them the first; two spikes do not move the median.
- * 0: no five are finite. */
+ * NAN: no five are finite. */
 static void find_highest(const cJSON *losses, ab_loss_facts *facts) {
     double row[ROW], sorted[ROW];
     const cJSON *loss;
@@ -58,7 +87,11 @@ static void find_highest(const cJSON *losses, ab_loss_facts *facts) {
 
 static ab_loss_facts losses_of(const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss"), *loss;
-    ab_loss_facts facts = {.first_nonfinite = -1, .first = (double)NAN, .largest = (double)NAN};
+    ab_loss_facts facts = {.first_nonfinite = -1,
+                           .first = (double)NAN,
+                           .largest = (double)NAN,
+                           .highest = (double)NAN,
+                           .sustained = (double)NAN};
     cJSON_ArrayForEach(loss, losses) {
         const int step = facts.steps++;
         if (!cJSON_IsNumber(loss)) {
@@ -72,6 +105,7 @@ static ab_loss_facts losses_of(const cJSON *cell) {
     facts.steps = ab_steps_of_cell(cell);
     facts.final = losses ? mean_of_last(losses, facts.steps) : (double)NAN;
     find_highest(losses, &facts);
+    find_spread(losses, &facts);
     return facts;
 }
 

@@ -23,8 +23,11 @@ typedef struct ab_loss_facts {
     int first_nonfinite; /* step; -1: none */
     double first, final; /* first loss; mean of the last 20 as in the summary; NAN if not finite */
     double largest;      /* finite one */
-    double highest;      /* highest mean of five losses in a row after the first; 0: no five were finite */
+    double highest;      /* highest mean of five losses in a row after the first; NAN: no five were finite */
     double sustained;    /* highest median of five: a level that the loss stayed at, not a spike */
+    double begin,
+        begin_error; /* mean of the first 20 losses (of short runs the first half); standard error */
+    double spread;   /* standard deviation of the last 20; NAN: of fewer than 2 finite ones */
 } ab_loss_facts;
 
 typedef struct ab_skip_facts {
@@ -173,11 +176,12 @@ double ab_gradient_deficit(const ab_facts *facts);
 double ab_relative_gradient(const cJSON *cell);
 
 /* Root mean square norm of an update over the probed steps, relative to the norm of the initial weights; NAN
- * if not recorded. */
+ * if not recorded. A probe's record of a loop has no initial weights: there those of the first probed steps;
+ * both as root mean squares of elements that are not 0. */
 double ab_relative_update(const cJSON *cell);
 
-/* Root mean square of the final weights over that of the initial ones; NAN if not recorded. In runs that
- * learn the weights grow by a few tens of percent. */
+/* Root mean square of the final weights over that of the initial ones, of a loop those of the last and first
+ * probed steps; NAN if not recorded. In runs that learn the weights grow by a few tens of percent. */
 double ab_weight_growth(const cJSON *cell);
 
 /* ---- signals and classes --------------------------------------------------------------------- */

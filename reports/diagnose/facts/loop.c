@@ -2,6 +2,7 @@
 #include "reports/diagnose/facts/loop.h"
 
 #include "reports/record/json.h"
+#include "reports/record/summary.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,6 +39,29 @@ double ab_loop_number(const ab_facts *facts, const char *key) {
 }
 
 bool ab_is_loop(const ab_facts *facts) { return first_group(facts) != NULL; }
+
+/* The run's last rate over that of the last step whose updates were looked at, where it is larger. */
+static double rate_raised(const ab_facts *facts) {
+    const cJSON *param = cJSON_GetArrayItem(ab_json_at(facts->baseline, "probes.lost_updates"), 0);
+    const double probed = ab_json_number(param, "freeze.lr", 0);
+    return probed > 0 ? fmax(1, ab_loop_number(facts, "lr_last") / probed) : 1;
+}
+
+double ab_loop_step_size(const ab_facts *facts) {
+    return ab_relative_update(facts->baseline) * rate_raised(facts);
+}
+
+bool ab_loop_is_flat(const ab_facts *facts) {
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    const double last_error = o0->spread / sqrt(AB_SUMMARY_FINAL_LOSSES);
+    return !(o0->begin - o0->final > facts->limits->trend_errors * hypot(o0->begin_error, last_error));
+}
+
+bool ab_loop_rises(const ab_facts *facts) {
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    const double rise = o0->sustained - o0->first, fall = o0->first - o0->final;
+    return rise > facts->limits->loop_rise * fall && rise > facts->limits->loop_scatter * o0->spread;
+}
 
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index) {
     const cJSON *entry, *first = NULL;

@@ -25,6 +25,19 @@ double ab_loop_number(const ab_facts *facts, const char *key);
 /* Whether the record is one of a training loop that a probe watched. */
 bool ab_is_loop(const ab_facts *facts);
 
+/* Size of the steps of O0 of a loop (its fp32 run, or itself), as a share of the weights that they change, by
+ * the ledger of probed updates; if the rate was higher at the end than at the last probed step, by so much
+ * larger. NAN: not recorded. */
+double ab_loop_step_size(const ab_facts *facts);
+
+/* O0's loss did not fall: the last losses are not below the first ones by more than chance. By differences of
+ * losses only: the loss of somebody's own loop may have any zero and any sign. */
+bool ab_loop_is_flat(const ab_facts *facts);
+
+/* O0's loss rose: for five steps it was further above the first than it ends below that, several times
+ * (loop_rise), and further than the last losses scatter (loop_scatter). */
+bool ab_loop_rises(const ab_facts *facts);
+
 /* The parameter that overflowed first (probe.overflowed), and in how many steps; NULL: none did. */
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index);
 

@@ -55,6 +55,8 @@ int ab_first_step_with(const cJSON *tensor, const char *key) {
     return AB_STEP_UNKNOWN;
 }
 
+static double number_or_zero(const cJSON *item) { return cJSON_IsNumber(item) ? item->valuedouble : 0; }
+
 /* ---- sizes ------------------------------------------------------------------------------------------ */
 
 /* Sum of squares at the first probed step; NAN if its column holds several steps. */
@@ -134,12 +136,40 @@ double ab_relative_gradient(const cJSON *cell) {
     return count > 0 && rms > 0 ? sqrt(unscaled_energy(cell)) / (rms * sqrt(count)) : (double)NAN;
 }
 
+/* Root mean square of the weights of a probe's record that are not 0, in its first or last column of steps;
+ * NAN if not recorded. */
+static double probed_weights(const cJSON *cell, bool last) {
+    const cJSON *weight;
+    double energy = 0, count = 0;
+    cJSON_ArrayForEach(weight, ab_json_at(cell, "probes.weights")) {
+        const cJSON *energies = ab_json_at(weight, "steps.energy");
+        const int column = last ? cJSON_GetArraySize(energies) - 1 : 0;
+        energy += number_or_zero(cJSON_GetArrayItem(energies, column));
+        count += number_or_zero(cJSON_GetArrayItem(ab_json_at(weight, "steps.nonzero"), column));
+    }
+    return count > 0 ? sqrt(energy / count) : (double)NAN;
+}
+
+/* Of a probe's record: of the elements that an update changed. */
+static double probed_update(const cJSON *cell) {
+    const cJSON *param;
+    double energy = 0, count = 0;
+    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) {
+        energy += ab_json_number(param, "update.energy", 0);
+        count += ab_json_number(param, "update.nonzero", 0);
+    }
+    return count > 0 ? sqrt(energy / count) / probed_weights(cell, false) : (double)NAN;
+}
+
+static bool is_probed(const cJSON *cell) { return !ab_json_at(cell, "vitals.initial_weights"); }
+
 double ab_relative_update(const cJSON *cell) {
     const double steps = ab_json_number(cell, "probes.steps_probed", 0),
                  count = ab_json_number(cell, "vitals.initial_weights.count", 0),
                  rms = ab_json_number(cell, "vitals.initial_weights.rms", 0);
     double energy = 0;
     const cJSON *param;
+    if (is_probed(cell)) return probed_update(cell);
     if (!ab_json_at(cell, "probes.lost_updates") || steps <= 0 || count <= 0 || rms <= 0) return (double)NAN;
     cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) energy +=
         ab_json_number(param, "update.energy", 0);
@@ -148,6 +178,7 @@ double ab_relative_update(const cJSON *cell) {
 
 double ab_weight_growth(const cJSON *cell) {
     const double first = ab_json_number(cell, "vitals.initial_weights.rms", 0);
+    if (is_probed(cell)) return probed_weights(cell, true) / probed_weights(cell, false);
     return first > 0 ? ab_json_number(cell, "vitals.final_weights.rms", (double)NAN) / first : (double)NAN;
 }
 

@@ -27,10 +27,11 @@ static double logit_energy(const ab_case *c, double *bound) {
     return energy->valuedouble / steps / (scale * scale);
 }
 
-/* The loop saw that each micro-batch's loss is a mean, and that these means are added up. */
+/* The loop saw that each micro-batch's loss is a mean, and that these means are added up. fp32 adds them up
+ * too: where it learns, the sum does no harm, or is that of several losses of one batch. */
 static bool sums_means(const ab_case *c, ab_verdict *verdict) {
     const ab_stated sum = ab_stated_of(&c->facts, "sum_of_means");
-    if (!sum.known || !(sum.largest > 1)) return false;
+    if (!sum.known || !(sum.largest > 1) || (c->facts.baseline && !ab_baseline_fails(c))) return false;
     verdict->proof = AB_PROOF_SHOWN;
     verdict->own = true;
     verdict->since = 0;

@@ -3,6 +3,7 @@
  * relative to its weights. The half format is not the cause. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -81,7 +82,26 @@ static void say_rate(const ab_case *c, ab_verdict *verdict) {
                  lr / 10);
 }
 
+/* Of a loop of the user's own the loss proves nothing by itself (it may be a reward, or a game's): what does
+ * are steps so large that they replace the weights, with a loss that rose or is not finite. */
+static bool judge_loop(const ab_case *c, ab_verdict *verdict) {
+    const double size = ab_loop_step_size(&c->facts);
+    if (!c->diverged || !isfinite(c->facts.baseline_loss.first) || !(size > c->facts.limits->loop_step))
+        return false;
+    verdict->proof = ab_loop_rises(&c->facts) ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
+    verdict->since = 0;
+    say_losses(c, verdict);
+    ab_verdict_add_evidence(verdict,
+                            "a step is %.2g of the weights that it changes (root mean squares), so that a "
+                            "hundred of them, whatever their directions, leave nothing of these",
+                            size);
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates");
+    say_rate(c, verdict);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (ab_is_loop(&c->facts)) return judge_loop(c, verdict);
     const double far = c->facts.limits->far_above, above = c->facts.limits->unstable_above;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     const bool grew = ab_weight_growth(c->facts.baseline) > c->facts.limits->grown && o0->nonfinite == 0;
@@ -101,7 +121,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 }
 
 /* No run that trains well takes such steps, though it may learn something. */
-static bool shows(const ab_case *c, ab_verdict *verdict) { return c->lr_unstable && judge(c, verdict); }
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return (c->lr_unstable || ab_is_loop(&c->facts)) && judge(c, verdict);
+}
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     double share;
@@ -128,6 +150,15 @@ static bool no_value(const ab_case *c, const ab_verdict *verdict) {
     return c->facts.baseline_loss.nonfinite > 0 && none && !ab_baseline_jumps(c);
 }
 
+/* Of a loop: what it did to its weights is known, and it was little. */
+static bool small_steps(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_is_loop(&c->facts) && ab_loop_step_size(&c->facts) <= c->facts.limits->loop_step;
+}
+
+static const ab_refutation refuted_small_steps = {
+    "a step is less than a tenth of the weights that it changes", small_steps};
+
 static const ab_refutation refuted_no_value = {
     "O0's first value that is not finite is an input, or that of a formula which has none, and no loss had "
     "risen before",
@@ -138,9 +169,9 @@ const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_UPDATE,
     .text = "training diverges, or is unstable, in fp32 too: the steps are too large",
-    .needs = {&ab_need_o0},
+    .needs = {&ab_need_o0, &ab_need_ledger},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&refuted_start, &refuted_no_value},
+    .refuted_by = {&refuted_start, &refuted_no_value, &refuted_small_steps},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

@@ -1,7 +1,7 @@
 /* A formula without a finite value at its input: the logarithm or root of 0, 0/0. Fails in fp32 as in any
  * format. */
 #include "kernels/core/text.h"
-#include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/attribute/overflow.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -23,7 +23,18 @@ static origin origin_of(const ab_case *c) {
     return o;
 }
 
+/* Rounding to half put the input where the formula has no value; fp32 has another input there. */
+static bool judge_half(const ab_case *c, ab_verdict *verdict) {
+    if (!ab_judge_overflow(c, AB_OVERFLOW_FORMULA, verdict)) return false;
+    ab_verdict_add_evidence(verdict,
+                            "at these inputs it has no finite value in double either, and in fp32 "
+                            "they are others: rounding to %s made them so",
+                            c->facts.half->name);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (judge_half(c, verdict)) return true;
     if (!c->facts.baseline || c->facts.baseline_loss.nonfinite == 0) return false;
     const origin o = origin_of(c);
     if (!o.proved && !o.singular) return false;
@@ -47,8 +58,10 @@ static bool diverged(const ab_case *c, const ab_verdict *verdict) {
 static const ab_refutation refuted_diverged = {"O0's losses had risen to several times the first before",
                                                diverged};
 
-/* Data that were prepared before the training have causes of their own. */
+/* Data that were prepared before the training have causes of their own, if they are not finite in fp32 too.
+ */
 static bool in_data(const ab_case *c, const ab_verdict *verdict) {
+    if (c->facts.baseline && c->facts.baseline_loss.nonfinite == 0) return false;
     const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
     return made.known && strcmp(made.place, verdict->layer) == 0;
 }
@@ -73,7 +86,7 @@ const ab_verdict_rule ab_verdict_rule_math_singularity = {
     .id = "math_singularity",
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_FORWARD,
-    .text = "a formula has no finite value, in any format",
+    .text = "a formula has no finite value at its input, in any format",
     .needs = {&ab_need_o0, &ab_need_origin},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
     .refuted_by = {&ab_refuted_bad_start, &refuted_diverged, &refuted_in_data, &refuted_is_mask},

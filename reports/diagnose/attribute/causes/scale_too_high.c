@@ -28,11 +28,26 @@ static const cJSON *first_overflow(const ab_case *c, const char *kind, int *plac
     return NULL;
 }
 
+/* The scale rose after the search for the first one: it came down, by itself, from where gradients fit. */
+static bool rises_late(const ab_case *c) {
+    const cJSON *run;
+    double scale = (double)INFINITY;
+    int step = 0;
+    cJSON_ArrayForEach(run, ab_json_at(c->facts.cell, "scale")) {
+        const double here = cJSON_GetNumberValue(cJSON_GetArrayItem(run, 0));
+        if (step >= c->facts.skip.late_from && here > scale) return true;
+        scale = here;
+        step += (int)fmin(cJSON_GetNumberValue(cJSON_GetArrayItem(run, 1)), 1e9);
+    }
+    return false;
+}
+
 /* The scaler is at its minimum: more than `share` of the steps overflow at its last scale with finite losses,
  * and the scale does not fall, or by less than an octave in a run that skips nearly all its steps. (The
  * minimum may be above the first scale: then the first overflow raises it.) A short window that keeps raising
  * the scale is not meant. */
 static bool at_its_floor(const ab_case *c, double share) {
+    if (rises_late(c)) return false;
     const double nearly_all = c->facts.limits->floor_skips;
     const ab_skip_facts *skip = &c->facts.skip;
     const bool all = skip->late > nearly_all * skip->late_steps && ab_facts_at_floor(&c->facts);

@@ -1,6 +1,7 @@
 /* Gradients unscaled after every micro-batch: what was accumulated first is divided more than once, so only
  * the last micro-batch remains. In the record, gradients are unscaled more than once per step, or the first
- * gradient is smaller than O0's of the same batch. */
+ * gradient is smaller than O0's of the same batch. Or the scale changes between the micro-batches of a step.
+ */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
@@ -9,7 +10,49 @@
 #include <math.h>
 #include <string.h>
 
+/* The largest change of the scale from one step to the next, as a factor above 1; *rose: upwards. */
+static double largest_change(const ab_case *c, bool *rose) {
+    const cJSON *run;
+    double before = 0, most = 1;
+    cJSON_ArrayForEach(run, ab_json_at(c->facts.cell, "scale")) {
+        const double here = cJSON_GetNumberValue(cJSON_GetArrayItem(run, 0));
+        const double change = before > 0 && here > 0 ? fmax(here / before, before / here) : 1;
+        if (change > most) {
+            most = change;
+            *rose = here > before;
+        }
+        before = here;
+    }
+    return most;
+}
+
+/* In a loop's record with one optimizer: the scale changed between two steps by more than one update of the
+ * scaler can, so the micro-batches of a step were scaled by several scales. */
+static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *scaler = ab_json_at(c->facts.document, "probe.about.scaler");
+    const double growth = ab_json_number(scaler, "growth_factor", 0),
+                 backoff = ab_json_number(scaler, "backoff_factor", 0);
+    bool rose = false;
+    const double change = largest_change(c, &rose);
+    if (!(growth > 1 && backoff > 0 && backoff < 1) ||
+        cJSON_GetArraySize(ab_json_at(c->facts.document, "probe.groups")) != 1)
+        return false;
+    const double once = rose ? growth : 1 / backoff;
+    if (!(change > once * c->facts.limits->unscaled_times)) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_verdict_add_evidence(
+        verdict,
+        "from one step to the next the scale %s by a factor of %.4g, which one update of the "
+        "scaler does by %.4g: it is updated between the micro-batches of a step",
+        rose ? "rose" : "fell", change, once);
+    ab_verdict_point(&c->facts, verdict, "/scale");
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (seen_by_loop(c, verdict)) return true;
     const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
     if (!ab_case_sound_baseline(c)) return false;
     const ab_tensor_sums first = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", false),
@@ -54,9 +97,9 @@ const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
     .id = "unscale_order_in_accumulation",
     .family = AB_FAMILY_CONFIGURATION,
     .acts = AB_ACTS_GRADIENT,
-    .text = "accumulated gradients are unscaled more than once",
+    .text = "accumulated gradients have more than one scale, or are unscaled more than once",
     .needs = {&ab_need_gradients, &ab_need_unscaled},
-    .predicts = AB_SYMPTOM_BEHIND,
+    .predicts = AB_SYMPTOM_BEHIND | AB_SYMPTOM_SKIPPING,
     .refuted_by = {&ab_refuted_one_batch, &ab_refuted_no_scale},
     .judge = judge,
     .shows = shows,

@@ -124,7 +124,7 @@ static void a_run_that_is_too_short_is_undecided_not_sick(void **state) {
     const ab_diagnosis *d = diagnose(&r);
     assert_false(d->found.sick);
     assert_true(d->found.undecided);
-    assert_non_null(strstr(d->healthy.missing, "run longer"));
+    assert_non_null(strstr(d->unnamed.missing, "run longer"));
 }
 
 /* Of next tokens the data have no classes; the decoder's width tells what knowing nothing costs. */
@@ -538,6 +538,77 @@ static void what_kind_of_overflow_it_is_follows_the_edges_of_the_graph(void **st
         r.cell_bad = 0;
         expect(&r, known[i].id, "l");
     }
+}
+
+/* A record with these ops round the first non-finite value, and members of the document behind them. */
+#define OPS(ops, more) "}, \"graph\": {\"ops\": [" ops "]}" more ", \"rest\": {\"is\": 0"
+#define NAMED(name, traits, inputs) OP(name, name, inputs, traits)
+#define READ(op, largest, cause)                                                                             \
+    ", \"probes\": {\"origin\": {\"events\": [{\"step\": 8, \"expected\": false, \"op\": \"" op              \
+    "\", \"type\": \"" op "\", \"pass\": \"forward\", \"by\": \"op\", \"format\": \"fp16\", "                \
+    "\"read_largest\": " largest ", \"cause\": {\"id\": \"" cause "\"}}]}}"
+
+static void a_mask_that_overflows_hides_every_key_of_a_row(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 8;
+    r.cell = READ("times", "1", "range_overflow");
+    r.config =
+        OPS(NAMED("bits", "\"arithmetic\"", "") ", " NAMED("times", "\"scaling\"", "\"bits\"") ", " NAMED(
+                "qk", "\"product\", \"activation_product\"",
+                "") ", " NAMED("add", "\"arithmetic\"",
+                               "\"qk\", \"times\"") ", " NAMED("softmax", "\"softmax\"", "\"add\""),
+            "");
+    expect(&r, "masked_rows_nan", "times");
+    r.config = OPS(NAMED("qk", "\"product\", \"activation_product\"", "") ", " NAMED(
+                       "times", "\"scaling\"", "\"qk\"") ", " NAMED("softmax", "\"softmax\"", "\"times\""),
+                   "");
+    expect(&r, "attention_logit_overflow", "times");
+    r.config = OPS(NAMED("bits", "\"arithmetic\"", "") ", " NAMED("times", "\"scaling\"", "\"bits\""), "");
+    expect(&r, "activation_overflow", "times"); /* no softmax reads it */
+}
+
+/* What has no value at its inputs in double either left no range: rounding to half made those inputs. */
+static void a_formula_without_a_value_in_half_is_no_overflow(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 8;
+    r.cell = READ("div", "1", "mathematics");
+    r.config = OPS(NAMED("sub", "\"arithmetic\"", "") ", " NAMED("div", "\"quotient\"", "\"sub\""), "");
+    expect(&r, "math_singularity", "div");
+    r.config = OPS(NAMED("exp", "\"exponential\"", "") ", " NAMED("mv", "\"product\"", "\"exp\"") ", " NAMED(
+                       "div", "\"quotient\"", "\"mv\""),
+                   "");
+    expect(&r, "exp_log_in_half", "div"); /* all its terms became 0 */
+    r.cell = READ("div", "1", "range_overflow");
+    expect(&r, "activation_overflow", "div");
+}
+
+static void a_constant_that_multiplies_a_small_sum_is_no_reduction(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 8;
+    r.config = OPS(NAMED("mean", "\"sum\"", "") ", " NAMED("times", "\"scaling\"", "\"mean\""), "");
+    r.cell = READ("times", "2.5", "range_overflow");
+    expect(&r, "activation_overflow", "times");
+    r.cell = READ("times", "40000", "range_overflow");
+    expect(&r, "reduction_overflow", "times");
+}
+
+static void what_prepared_the_data_is_no_norm_of_the_network(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.cell = READ("sum", "190", "range_overflow");
+#define STATISTICS                                                                                           \
+    NAMED("sum", "\"sum\"", "")                                                                              \
+    ", " NAMED("sub", "\"arithmetic\"", "\"sum\"") ", " NAMED("std", "\"root\"", "\"sub\"")
+    r.config = OPS(STATISTICS, "");
+    expect(&r, "norm_statistics_in_half", "sum");
+    r.config =
+        OPS(STATISTICS, ", \"probe\": {\"facts\": [{\"name\": \"made_before_training\", \"place\": \"sum\", "
+                        "\"largest\": 1}]}");
+    expect(&r, "reduction_overflow", "sum");
 }
 
 #define TWO_EVENTS                                                                                           \
@@ -1545,7 +1616,7 @@ static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
     r.cell_last = 0.5;
     const ab_diagnosis *d = diagnose(&r); /* nobody measured a noise floor, nothing explains it */
     assert_true(d->found.undecided && !d->found.sick);
-    assert_non_null(strstr(d->healthy.missing, "noise floor"));
+    assert_non_null(strstr(d->unnamed.missing, "noise floor"));
     r.cell_last = 2;
     assert_true(diagnose(&r)->found.sick); /* but this is too much for chance */
 }
@@ -1833,6 +1904,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(gradients_that_are_unscaled_twice_were_not_flushed),
     cmocka_unit_test(gradients_that_overflowed_were_not_flushed),
     cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),
+    cmocka_unit_test(a_mask_that_overflows_hides_every_key_of_a_row),
+    cmocka_unit_test(a_formula_without_a_value_in_half_is_no_overflow),
+    cmocka_unit_test(a_constant_that_multiplies_a_small_sum_is_no_reduction),
+    cmocka_unit_test(what_prepared_the_data_is_no_norm_of_the_network),
     cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
     cmocka_unit_test(bad_data_are_named_by_sample_and_input),
     cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),

@@ -20,12 +20,17 @@ typedef struct loop {
     int32_t weights;        /* dtype of weights and their gradients */
     int micro_batches;
     double last_loss;
-    bool coarse_loss; /* losses are numbers of bf16 */
-    double moment;    /* second moments in fp16 that are not 0 have this size; 0: no state is shown */
-    int zero_moments; /* of them that are 0 */
-    float logits;     /* largest output of the last layer; 0: no layer is shown */
-    int nan_from;     /* losses are NaN from here on; 0: none */
-    const char *fact; /* stated once at step 3 */
+    bool coarse_loss;      /* losses are numbers of bf16 */
+    double moment;         /* second moments in fp16 that are not 0 have this size; 0: no state is shown */
+    int zero_moments;      /* of them that are 0 */
+    float logits;          /* largest output of the last layer; 0: no layer is shown */
+    int nan_from;          /* losses are NaN from here on; 0: none */
+    int nan_to;            /* ... up to here; 0: to the end */
+    double peak;           /* of the losses of steps 10 to 29; 0: none */
+    double factor, offset; /* of all losses; 0: 1 and 0 */
+    double update;         /* of each step, of weights of size 1; 0: none is shown */
+    int anew;              /* the scale is the first one again after so many steps; 0: never */
+    const char *fact;      /* stated once at step 3 */
     const char *place;
     double value;
     double loaded_scale; /* stated with it; 0: not */
@@ -85,11 +90,30 @@ static void show_moments(ampprobe *p, int32_t id, const loop *l) {
     assert_int_equal(ampprobe_see(p, &t, 1, 0, NULL), AMPPROBE_OK);
 }
 
+/* Weights of size 1, of which every other grows by a step of sgd at the rate 0.5. */
+static void show_update(ampprobe *p, int32_t id, const loop *l) {
+    float before[VALUES], after[VALUES], gradient[VALUES];
+    for (int i = 0; i < VALUES; i++) {
+        before[i] = i % 2 ? 1 : -1;
+        gradient[i] = (float)(2 * l->update);
+        after[i] = before[i] - (float)l->update;
+    }
+    ampprobe_tensor t[2] = {pl_gradient(id, before, VALUES), pl_gradient(id, gradient, VALUES)};
+    t[0].role = AMPPROBE_WEIGHT;
+    t[1].role = AMPPROBE_UNSCALED_GRADIENT;
+    assert_int_equal(ampprobe_see(p, t, 1, 0, NULL), AMPPROBE_OK);
+    assert_int_equal(ampprobe_before_update(p, 0, t, 1), AMPPROBE_OK);
+    t[0].data = after;
+    assert_int_equal(ampprobe_after_update(p, 0, t, 2), AMPPROBE_OK);
+}
+
 /* The loss of a step, with digits that no half format holds, or rounded to one. */
 static double loss_at(const loop *l, int i) {
     const double wide = 2.3 + (l->last_loss - 2.3) * i / (STEPS - 1) + 1e-5 * (i % 3);
     static const ab_rounding nearest = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
-    if (l->nan_from > 0 && i >= l->nan_from) return (double)NAN;
+    if (l->nan_from > 0 && i >= l->nan_from && (l->nan_to == 0 || i < l->nan_to)) return (double)NAN;
+    if (l->peak > 0 || l->factor > 0)
+        return l->factor * (l->peak > 0 && i >= 10 && i < 30 ? l->peak : wide) + l->offset;
     return l->coarse_loss ? ab_format_round(&ab_format_bf16, &nearest, wide) : wide;
 }
 
@@ -97,9 +121,11 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
     const bool bad = i >= l->skip_from && i < l->skip_to;
     double next = bad ? scale / 2 : scale * l->growth;
     if (l->no_scaler) next = scale;
+    if (l->anew > 0 && i % l->anew == l->anew - 1) next = l->scale;
     show_gradient(p, id, l, l->no_scaler ? 1 : scale, bad);
     if (l->logits > 0) show_output(p, l);
     if (l->moment > 0) show_moments(p, id, l);
+    if (l->update > 0) show_update(p, id, l);
     if (l->fact && i == 3) assert_int_equal(ampprobe_fact(p, l->fact, l->place, i, l->value), AMPPROBE_OK);
     if (l->loaded_scale > 0 && i == 3)
         assert_int_equal(ampprobe_fact(p, "loaded_scale", NULL, 0, l->loaded_scale), AMPPROBE_OK);
@@ -157,7 +183,7 @@ static void expect_healthy(loop l) {
     const ab_diagnosis *d = diagnose(l);
     if (d->verdicts > 0) fail_msg("%s in a healthy run", d->verdict[0].rule->id);
     assert_false(d->found.sick || d->found.undecided);
-    assert_non_null(strstr(d->healthy.missing, "--baseline"));
+    assert_non_null(strstr(d->unnamed.missing, "--baseline"));
 }
 
 static void expect_no(loop l, const char *id) {
@@ -250,9 +276,105 @@ static void what_is_missing_is_said_in_the_words_of_a_loop(void **state) {
     (void)state;
     const ab_diagnosis *d = diagnose((loop){.no_scaler = true, .half = "bf16", .nan_from = 9});
     assert_true(d->found.sick && d->verdicts == 0);
+    assert_string_equal(d->unnamed.evidence[0].text, "55 of 64 losses are NaN or inf, the first at step 9");
+    assert_string_equal(d->unnamed.evidence[0].pointer, "/cells/0/loss/9");
+    assert_int_equal(d->unnamed.since, 9);
+    assert_string_equal(d->unnamed.missing, missing);
     assert_non_null(strstr(missing, "whether fp32 does better ("));
     assert_non_null(strstr(missing, "--baseline FP32.json"));
     assert_null(strstr(missing, "--levels"));
+}
+
+/* ---- a loss of which neither the zero nor the sign is known ----------------------------------- */
+
+static const char fp32[] = ", \"level\": \"O0\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 0.5}]";
+
+/* Of an fp32 loop, whatever is added to its loss and whatever it is multiplied by. */
+static void expect_in_any_units(loop l, const char *id) {
+    static const struct {
+        double factor, offset;
+    } units[] = {{1, 0}, {1, -2.3}, {1, -1000}, {1e-3, 0}, {1e3, 50}};
+    l.no_scaler = true;
+    l.config = fp32;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        l.factor = units[i].factor, l.offset = units[i].offset;
+        const ab_diagnosis *d = diagnose(l);
+        assert_string_equal(ab_diagnosis_first(d), id);
+    }
+}
+
+static void a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rises(void **state) {
+    (void)state;
+    const loop rises = {.peak = 9, .last_loss = 2.2, .update = 0.3};
+    expect_in_any_units(rises, "learning_rate_too_high");
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[2].text, "a step is 0.3 of the weights"));
+    loop other = rises;
+    other.update = 0.01; /* a reward's loss, or a game's, may rise */
+    expect_in_any_units(other, "healthy");
+    other.update = 0; /* not recorded */
+    expect_in_any_units(other, "healthy");
+    other = rises;
+    other.peak = 0; /* large steps, and it learns */
+    expect_in_any_units(other, "healthy");
+    other.last_loss = 2.4; /* it does not, and rises by as much as it did not fall */
+    other.update = 0.01;
+    expect_in_any_units(other, "undecided");
+    assert_non_null(strstr(diagnosis.unnamed.evidence[1].text, "no sign of a rate that is too high"));
+    assert_null(strstr(diagnosis.unnamed.missing, "--steps"));
+    other = rises;
+    other.peak = 0;
+    other.nan_from = 20;
+    expect_in_any_units(other, "learning_rate_too_high");
+    other.update = 0.01;
+    expect_in_any_units(other, "unknown");
+    assert_int_equal(diagnosis.unnamed.since, 20);
+}
+
+/* ---- scales ----------------------------------------------------------------------------------- */
+
+static void a_scaler_that_is_made_anew_is_told_by_a_scale_that_rises_after_a_skipped_step(void **state) {
+    (void)state;
+    const loop l = {.scale = 0x1p16, .skip_to = STEPS, .anew = 4};
+    expect(l, "scaler_missing_or_not_saved", NULL);
+    loop other = l;
+    other.anew = 0;
+    expect_no(other, "scaler_missing_or_not_saved");
+}
+
+static void a_scale_that_moves_between_micro_batches_moves_by_more_than_one_update(void **state) {
+    (void)state;
+    static const char doubling[] = ", \"level\": \"torch:autocast\", \"about\": {\"scaler\": "
+                                   "{\"growth_factor\": 2, \"backoff_factor\": 0.5}}";
+    const loop l = {
+        .config = doubling, .micro_batches = 4, .scale = 4, .growth = 1.5, .skip_from = 30, .skip_to = 34};
+    expect_no(l, "unscale_order_in_accumulation"); /* slower than it may */
+    loop other = l;
+    other.growth = 4;
+    other.scale = 0x1p-90;
+    expect(other, "unscale_order_in_accumulation", NULL);
+    other.micro_batches = 1;
+    expect_no(other, "unscale_order_in_accumulation");
+}
+
+/* A batch with an outlier: its loss is not finite, the scaler skips the step, and the run goes on. */
+static void a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not(void **state) {
+    (void)state;
+    const loop l = {.skip_from = 40, .skip_to = 41, .nan_from = 40, .nan_to = 41};
+    expect_healthy(l);
+    assert_non_null(
+        strstr(diagnosis.unnamed.evidence[0].text, "1 of 64 losses are NaN or inf, each in a step"));
+    loop other = l;
+    other.skip_from = other.skip_to = 0; /* nobody skipped it */
+    assert_true(diagnose(other)->found.sick);
+    other = l;
+    other.skip_to = other.nan_to = 46;
+    assert_true(diagnose(other)->found.sick);
+    other = l;
+    other.nan_from = STEPS - 1; /* it ends so */
+    other.nan_to = 0;
+    other.skip_from = STEPS - 1;
+    other.skip_to = STEPS;
+    assert_true(diagnose(other)->found.sick);
 }
 
 static void half_moments(void **state) {
@@ -402,6 +524,10 @@ int main(void) {
         cmocka_unit_test(scaler_not_saved),
         cmocka_unit_test(scale_to_infinity),
         cmocka_unit_test(what_is_missing_is_said_in_the_words_of_a_loop),
+        cmocka_unit_test(a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rises),
+        cmocka_unit_test(a_scaler_that_is_made_anew_is_told_by_a_scale_that_rises_after_a_skipped_step),
+        cmocka_unit_test(a_scale_that_moves_between_micro_batches_moves_by_more_than_one_update),
+        cmocka_unit_test(a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not),
         cmocka_unit_test(half_moments),
         cmocka_unit_test(accumulated_in_half),
         cmocka_unit_test(micro_batches_weighted_wrong),

@@ -1,12 +1,23 @@
 /* Rows of an attention whose mask excludes every key: the softmax of a row of -inf is 0/0 in every format,
  * and one such row makes all gradients NaN. The loop states how many there are (masked_rows). */
 #include "kernels/core/text.h"
-#include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/attribute/overflow.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
+/* The number that hides a key became -inf in the half format, and the softmax of a row that has a key left
+ * would be finite. */
+static bool mask_overflows(const ab_case *c, ab_verdict *verdict) {
+    if (!c->nonfinite || !ab_judge_overflow(c, AB_OVERFLOW_MASK, verdict)) return false;
+    ab_verdict_add_evidence(verdict,
+                            "a softmax reads it and it reads no product of weights: it is a mask, whose "
+                            "rows are NaN only where every key is hidden");
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (mask_overflows(c, verdict)) return true;
     const ab_stated rows = ab_stated_of(&c->facts, "masked_rows");
     if (!rows.known || !(rows.largest > 0)) return false;
     verdict->proof = AB_PROOF_SHOWN;

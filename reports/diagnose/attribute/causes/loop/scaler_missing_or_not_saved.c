@@ -1,13 +1,14 @@
 /* fp16 without a loss scaler, or with one that a resumed run did not get back. Without one, small gradients
  * are flushed (gradient_underflow, where an fp32 run shows that it matters; here the loop itself is the
  * mistake). A scaler that was not saved begins at its first scale again and skips until it has found the old
- * one: a saved one would skip one step at most. */
+ * one: a saved one would skip one step at most. One that is made anew in every epoch never finds it. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/log_facts.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- no scaler ------------------------------------------------------------------------------- */
@@ -134,11 +135,46 @@ static bool was_not_saved(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* How often the scale rose back to its first value after a step that was skipped: a scaler lowers it there,
+ * so that it is a new one. *step: the first time. */
+static int times_anew(const ab_case *c, int *step) {
+    const cJSON *run, *skipped = cJSON_GetArrayItem(ab_json_at(c->facts.cell, "skipped_steps"), 0);
+    double before = (double)INFINITY;
+    int count = 0, from = 0;
+    cJSON_ArrayForEach(run, ab_json_at(c->facts.cell, "scale")) {
+        const double here = cJSON_GetNumberValue(cJSON_GetArrayItem(run, 0));
+        while (skipped && skipped->valuedouble < from - 1) skipped = skipped->next;
+        if (here > before && here == c->facts.skip.first_scale && skipped &&
+            (int)skipped->valuedouble == from - 1) {
+            if (count++ == 0) *step = from;
+        }
+        before = here;
+        from += (int)fmin(cJSON_GetNumberValue(cJSON_GetArrayItem(run, 1)), 1e9);
+    }
+    return count;
+}
+
+/* One optimizer, whose steps all have the scale of one scaler. */
+static bool was_made_anew(const ab_case *c, ab_verdict *verdict) {
+    int step = 0;
+    const int times = c->skipping && c->facts.skip.dynamic ? times_anew(c, &step) : 0;
+    char scale[AB_TEXT_NUMBER];
+    if (times == 0 || cJSON_GetArraySize(ab_json_at(c->facts.document, "probe.groups")) != 1) return false;
+    verdict->since = step;
+    ab_verdict_add_evidence(
+        verdict,
+        "the scale was back at its first value, %s, %d times after a skipped step, first at "
+        "step %d: a scaler lowers it there, so each time it is a new one",
+        ab_text_scale(scale, c->facts.skip.first_scale), times, step);
+    ab_verdict_point(&c->facts, verdict, "/scale");
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->proof = AB_PROOF_SHOWN;
     if (ab_log_view_of(c).facts) return was_reset_in_log(c, verdict);
     verdict->own = true;
-    return was_not_saved(c, verdict) || has_none(c, verdict);
+    return was_not_saved(c, verdict) || was_made_anew(c, verdict) || has_none(c, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

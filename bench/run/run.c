@@ -20,6 +20,7 @@
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/files/outfile.h"
+#include "kernels/mpi/mpi.h"
 #include "reports/record/journal.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -655,18 +656,28 @@ static ab_status open_driver(run *r, bool *helps) {
     return r->driver->open(&r->options, &stop_requested, &r->driven, helps);
 }
 
+static ab_status lock_resumed(run *r) {
+    const char *out = r->options.text[AB_OPTION_out];
+    return access(out, F_OK) == 0 ? ab_output_lock("--resume", out, &r->locks.document) : AB_OK;
+}
+
+/* Locked before it is read: a run that has not ended writes it. Of the processes of an MPI job only the first
+ * one writes; if it cannot, it says so when it can tell the others. */
+static ab_status read_resumed(run *r) {
+    const ab_status locked = ab_mpi_launched_rank() == 0 ? lock_resumed(r) : AB_OK;
+    if (!ab_mpi_launcher()) AB_TRY(locked);
+    return ab_resume_options(&r->options, &r->document, &r->replay);
+}
+
 static ab_status run_all(run *r, int argc, char *const *argv) {
     bool helps = false, later = false;
-    if (r->options.given[AB_OPTION_resume]) {
-        const char *out =
-            r->options.text[AB_OPTION_out]; /* locked first: a run that has not ended writes it */
-        if (access(out, F_OK) == 0) AB_TRY(ab_output_lock("--resume", out, &r->locks.document));
-        AB_TRY(ab_resume_options(&r->options, &r->document, &r->replay));
-    }
+    const bool resumed = r->options.given[AB_OPTION_resume];
+    if (resumed) AB_TRY(read_resumed(r));
     AB_TRY(open_driver(r, &helps));
     if (helps) return r->driver->help(r->driven, &r->options);
     AB_TRY(open_group(r));
     if (r->group.place.rank > 0) return run_as_follower(r);
+    if (resumed) AB_TRY(lock_resumed(r));
     AB_TRY(prepare(r, argc, argv));
     warn_of_faults(&r->config.recipe);
     warn_of_unused(r);

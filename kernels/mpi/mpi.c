@@ -19,13 +19,23 @@ const char *ab_mpi_launcher(void) {
     return NULL;
 }
 
-int ab_mpi_local_ranks(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < AB_COUNT_OF(names); i++) {
+/* The first of these variables that is a number above 0, or `otherwise`. */
+static int variable(const char *const names[], size_t count, int otherwise) {
+    for (size_t i = 0; i < count; i++) {
         const char *text = getenv(names[i]);
         if (text && atoi(text) > 0) return atoi(text);
     }
-    return 1;
+    return otherwise;
+}
+
+int ab_mpi_launched_rank(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    return variable(names, AB_COUNT_OF(names), 0);
+}
+
+int ab_mpi_local_ranks(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+    return variable(names, AB_COUNT_OF(names), 1);
 }
 
 static const char *title(const char *launcher) {

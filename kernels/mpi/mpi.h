@@ -45,6 +45,9 @@ typedef const ab_mpi *(*ab_mpi_entry)(void);
 /* Which library's launcher started this process, from its environment: "openmpi", "mpich", NULL: none. */
 const char *ab_mpi_launcher(void);
 
+/* The number that a launcher gave this process, from its environment; 0 without one. */
+int ab_mpi_launched_rank(void);
+
 /* Processes of the job on this machine, as the launcher says; at least 1. */
 int ab_mpi_local_ranks(void);
 

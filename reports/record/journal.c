@@ -114,11 +114,14 @@ static cJSON *take(cJSON *line, const char *key) {
     return cJSON_DetachItemFromObjectCaseSensitive(line, key);
 }
 
+/* Another machine's cell has no summary, which compares cells; until it is made anew the old one stays. */
 static bool replay_whole(const ab_journal_cells *cells, int index, cJSON *value) {
     if (!cJSON_IsObject(value)) {
         cJSON_Delete(value);
         return false;
     }
+    cJSON *summary = cJSON_HasObjectItem(value, "summary") ? NULL : take(cells->cell[index], "summary");
+    if (summary) cJSON_AddItemToObject(value, "summary", summary);
     cJSON_ReplaceItemViaPointer(cells->list, cells->cell[index], value);
     cells->cell[index] = value;
     return true;

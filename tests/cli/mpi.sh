@@ -208,4 +208,39 @@ dies() {
 }
 dies "$first"                   # while the cost of probes is measured
 dies "$last" --probe-budget 0   # in the first round
+
+# A job whose rank is killed for real goes on: the losses are those of a run that nothing disturbed, and what
+# was done is kept. The worker of O2 on rank 2 is killed; O0, which is first, is done.
+resumed=(--levels O0,O2 --steps 200 --probe-every 0)
+run "${common[@]}" "${resumed[@]}" --ranks 3 --out "$work/undisturbed.json"
+# strikes LIBRARY: whether the kill came before the worker had ended by itself
+strikes() {
+    local library=$1 job worker
+    rm -f "$work/died.json"*
+    MARK=$work mpi "$library" 3 "${common[@]}" "${resumed[@]}" --ranks mpi --out "$work/died.json" &
+    job=$!
+    while kill -0 "$job" 2>/dev/null; do
+        for worker in $(workers_of 2 3); do
+            { tr '\0' ' ' <"/proc/$worker/cmdline"; } 2>/dev/null | grep -q " worker .*/O2/" &&
+                kill -9 "$worker" 2>/dev/null
+        done
+        sleep 0.05
+    done
+    wait "$job"
+    grep -q "rank 2: killed by signal 9" "$work/err"
+}
+for library in "${libraries[@]}"; do
+    for _ in 1 2 3 4 5; do strikes "$library" && break; done
+    checks=$((checks + 1))
+    grep -q "rank 2: killed by signal 9" "$work/err" || fail "$library: no worker was struck"
+    kept=$(grep -o '"max_rss_bytes": *[0-9]*' "$work/died.json" | head -n 1)
+    mpi "$library" 3 run --resume --quiet --no-plots --out "$work/died.json"
+    expect_rc 0 "$library: a run with ranks that goes on after a death"
+    follows_schema "$work/died.json" "a run with ranks that went on"
+    checks=$((checks + 2))
+    [ "$(digests "$work/died.json")" = "$(digests "$work/undisturbed.json")" ] ||
+        fail "$library: other losses after a death: $(digests "$work/died.json")"
+    [ -n "$kept" ] && grep -qF "$kept" "$work/died.json" ||
+        fail "$library: a cell that was done was run again"
+done
 finish

@@ -16,6 +16,15 @@ cd /
 case $host in
 gone) echo "ssh: connect to host gone port 22: Connection refused" >&2 && exit 255 ;;
 lost) sh -c "$command" | head -n 2 && exit 255 ;;
+held) # says no more than its machine and one record: stands still until the test goes on
+    sh -c "echo \$\$ >'$STANDIN/held'; $command" | {
+        head -n 2
+        kill -STOP "$(cat "$STANDIN/held")"
+        touch "$STANDIN/stands"
+        until [ -e "$STANDIN/released" ]; do sleep 0.1; done
+        kill -CONT "$(cat "$STANDIN/held")" 2>/dev/null
+    }
+    exit "${PIPESTATUS[0]}" ;;
 noisy) echo "Welcome to noisy." ;;
 esac
 exec sh -c "$command"
@@ -91,27 +100,87 @@ run "${common[@]}" --launch ssh:hosts --out none.json
 expect_rc 1 "no host at all"
 expect_text "$work/err" "no host is left, $cells cells are not done; the last one: gone" "no host at all"
 
+# of_mark: the processes of a run with that mark
+of_mark() { grep -lzx "MARK=$work" /proc/[0-9]*/environ 2>/dev/null | grep -v "/$$/" | cut -d / -f 3; }
+# gone WHAT: until none is left
+gone() {
+    for _ in $(seq 600); do
+        [ -z "$(of_mark)" ] && break
+        sleep 0.1
+    done
+    checks=$((checks + 1))
+    [ -z "$(of_mark)" ] || fail "$1 left processes"
+}
+# recorded: until the document has a process's result
+recorded() {
+    until [ -e "$work/stands" ] && grep -qs '"loss_digest"' killed.json killed.json.journal; do
+        kill -0 "$parent" 2>/dev/null || return
+        sleep 0.05
+    done
+}
+# begin ARGS...: a sweep whose processes live long enough to be killed, in the background
+begin() {
+    rm -f "$work/released" "$work/stands"
+    MARK=$work setsid "$AMPBENCH" "${long[@]}" --launch ssh:hosts --out killed.json \
+        >"$work/out" 2>"$work/err" </dev/null &
+    parent=$!
+}
+long=(--levels O0,O2 --net mlp --data synthetic --batch 4 --steps 100 --rounds 1 --seeds 4 --eval-limit 4
+    --quiet --no-plots --no-floor --probe-every 0 --threads 1)
+run "${long[@]}" --out undisturbed.json
+# as_undisturbed WHAT
+as_undisturbed() {
+    expect_rc 0 "$1"
+    checks=$((checks + 1))
+    [ "$(digests killed.json)" = "$(digests undisturbed.json)" ] ||
+        fail "$1: other losses: $(digests killed.json)"
+    follows_schema killed.json "$1"
+}
+
+# The program on a machine is killed.
+printf 'held\nplain\n' >hosts
+begin
+recorded
+kill -9 "$(cat "$work/held")"
+touch "$work/released"
+wait $parent
+rc=$?
+as_undisturbed "a sweep whose part was killed"
+expect_text "$work/err" "held: ended with status 137; its cells are run again" "a part that was killed"
+
+# The process that records is killed: nothing goes on, and another one finishes what is missing.
+printf 'held\n' >hosts
+rm killed.json
+begin
+recorded
+kill -9 $parent
+wait $parent 2>/dev/null
+touch "$work/released"
+gone "a sweep whose first process was killed"
+cat killed.json killed.json.journal >"$work/begun" 2>/dev/null
+kept=$(grep -o '"max_rss_bytes": *[0-9]*' "$work/begun" | tr -d ' ' | head -n 1)
+cp killed.json "$work/killed.json"
+[ ! -e killed.json.journal ] || cp killed.json.journal "$work/killed.json.journal"
+printf 'plain\n' >hosts
+run run --resume --launch ssh:hosts --out killed.json --quiet --no-plots
+as_undisturbed "a sweep that goes on after a kill"
+checks=$((checks + 1))
+[ -n "$kept" ] && tr -d ' ' <killed.json | grep -qF "$kept" || fail "a cell that was done was run again"
+
 # Interrupted: nothing goes on, what is done is kept, and another run finishes it.
 printf 'a\nb\n' >hosts
 MARK=$work setsid "$AMPBENCH" "${common[@]}" --steps 30000 --rounds 1 --launch ssh:hosts --out sweep.json \
     >"$work/out" 2>"$work/err" </dev/null &
 parent=$!
-# of_mark: the processes of that run
-of_mark() { grep -lzx "MARK=$work" /proc/[0-9]*/environ 2>/dev/null | grep -vc "/$$/"; }
-for _ in $(seq 200); do
-    [ "$(of_mark)" -ge 5 ] && break
+for _ in $(seq 600); do
+    [ "$(of_mark | wc -l)" -ge 5 ] && break
     sleep 0.1
 done
 kill -INT $parent
 wait $parent
 rc=$?
 expect_rc 130 "an interrupted sweep"
-for _ in $(seq 100); do
-    [ "$(of_mark)" = 0 ] && break
-    sleep 0.1
-done
-checks=$((checks + 1))
-[ "$(of_mark)" = 0 ] || fail "an interrupted sweep left processes"
+gone "an interrupted sweep"
 follows_schema sweep.json "an interrupted sweep"
 run run --resume --out sweep.json --quiet
 expect_rc 6 "a sweep that is resumed on one machine"
@@ -151,6 +220,11 @@ for library in openmpi mpich; do
     rc=$?
     expect_rc 0 "a sweep by $library"
     same "a sweep by $library"
+    cp "$work/killed.json"* .
+    timeout 120 mpirun.$library "${over[@]}" -n 3 "$AMPBENCH" run --resume --launch mpi --out killed.json \
+        --quiet --no-plots >"$work/out" 2>"$work/err" </dev/null
+    rc=$?
+    as_undisturbed "a sweep that goes on by $library after a kill"
 done
 
 # refused RC TEXT ARGS...

@@ -223,6 +223,29 @@ static void what_cannot_be_continued_has_no_journal(void **state) {
     cJSON_Delete(document);
 }
 
+/* As machines of a sweep send them. */
+static void a_whole_cell_without_a_summary_can_be_read(void **state) {
+    (void)state;
+    int count = 0;
+    cJSON *document = before(&count), *ended = ab_test_read_json(fixture), *found = NULL;
+    ab_journal journal = {{0}};
+    cJSON_DeleteItemFromObject(cell_of(ended, 1), "summary");
+    assert_int_equal(ab_result_write(document, "r.json"), AB_OK);
+    assert_int_equal(ab_journal_start(&journal, "r.json", document), AB_OK);
+    assert_int_equal(ab_journal_add(&journal, 1, cell_of(ended, 1), true, NULL, 1), AB_OK);
+    assert_int_equal(ab_result_load("r.json", &found), AB_OK);
+    assert_string_equal(ab_json_text(cell_of(found, 1), "status", ""), "ok");
+    cJSON *whole = ab_test_read_json(fixture); /* the summary is that of what the cell is now */
+    assert_true(ab_json_number(cell_of(found, 1), "summary.step_time_ns_high", -1) ==
+                ab_json_number(cell_of(whole, 1), "summary.step_time_ns_high", -2));
+    cJSON_Delete(whole);
+    cJSON_Delete(found);
+    ab_journal_end(&journal, "r.json");
+    cJSON_Delete(ended);
+    cJSON_Delete(document);
+    unlink("r.json");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wherever_it_is_cut_the_whole_records_are_read),
@@ -230,6 +253,7 @@ int main(void) {
         cmocka_unit_test(damage_ends_what_is_used_and_never_the_reading),
         cmocka_unit_test(a_record_is_as_long_as_what_it_adds),
         cmocka_unit_test(what_cannot_be_continued_has_no_journal),
+        cmocka_unit_test(a_whole_cell_without_a_summary_can_be_read),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -181,6 +181,11 @@ int __real_mkdir(const char *path, mode_t mode);
 int __wrap_mkdir(const char *path, mode_t mode);
 int __wrap_mkdir(const char *path, mode_t mode) { return inside ? 0 : __real_mkdir(path, mode); }
 
+/* The name as it is stands for a folder that nothing else has. */
+char *__real_mkdtemp(char *name);
+char *__wrap_mkdtemp(char *name);
+char *__wrap_mkdtemp(char *name) { return inside ? name : __real_mkdtemp(name); }
+
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to) { return inside ? 0 : __real_rename(from, to); }

@@ -136,6 +136,8 @@ static ab_status list_probes(void) {
     return AB_OK;
 }
 
+static ab_status list_reference(void) { return ab_opdoc_page(stdout); }
+
 static const struct {
     const char *name;
     ab_status (*print)(void);
@@ -150,11 +152,34 @@ static const struct {
              {"faults", list_faults},
              {"probes", list_probes}};
 
-static ab_status list_one(const char *word) {
+/* Other ways to see a kind. */
+static const struct {
+    const char *kind, *option;
+    ab_status (*print)(void);
+} views[] = {{"levels", "--table", list_levels_table},
+             {"ops", "--attributes", list_attributes},
+             {"ops", "--reference", list_reference}};
+
+static ab_status list_view(const char *kind, const char *option) {
+    const char *names[AB_COUNT_OF(views)];
+    char expected[64] = "";
+    int count = 0;
+    for (size_t i = 0; i < AB_COUNT_OF(views); i++) {
+        if (strcmp(kind, views[i].kind) != 0) continue;
+        if (strcmp(option, views[i].option) == 0) return views[i].print();
+        ab_text_append(expected, sizeof expected, "%s%s", count ? " or " : "", views[i].option);
+        names[count++] = views[i].option;
+    }
+    const char *near = ab_nearest(option, names, count);
+    return ab_fail(AB_USAGE, "list %s: expected %s, found '%s'%s%s%s", kind, count ? expected : "no option",
+                   option, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static ab_status find_kind(const char *word, size_t *kind) {
     const char *names[AB_COUNT_OF(kinds)];
     for (size_t i = 0; i < AB_COUNT_OF(kinds); i++) {
-        names[i] = kinds[i].name;
-        if (strcmp(word, kinds[i].name) == 0) return kinds[i].print();
+        names[i] = kinds[ *kind = i].name;
+        if (strcmp(word, names[i]) == 0) return AB_OK;
     }
     const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
     return ab_fail(AB_USAGE,
@@ -164,6 +189,7 @@ static ab_status list_one(const char *word) {
 }
 
 ab_status ab_cmd_list(int argc, char **argv) {
+    size_t kind;
     if (argc > 1 && ab_is_help(argv[1])) {
         puts("usage: ampbench list "
              "[nets|data|levels|ops|formats|scalers|optimizers|schedules|faults|probes]...\n"
@@ -175,13 +201,13 @@ ab_status ab_cmd_list(int argc, char **argv) {
              "  --reference    docs/ops.md: all of `ampbench help OP`, as Markdown");
         return AB_OK;
     }
-    if (argc == 3 && strcmp(argv[1], "ops") == 0 && strcmp(argv[2], "--attributes") == 0)
-        return list_attributes();
-    if (argc == 3 && strcmp(argv[1], "levels") == 0 && strcmp(argv[2], "--table") == 0)
-        return list_levels_table();
-    if (argc == 3 && strcmp(argv[1], "ops") == 0 && strcmp(argv[2], "--reference") == 0)
-        return ab_opdoc_page(stdout);
-    for (int i = 1; i < argc; i++) AB_TRY(list_one(argv[i]));
+    for (int i = 1; i < argc && !(argc == 3 && i == 2 && argv[i][0] == '-'); i++)
+        AB_TRY(find_kind(argv[i], &kind)); /* before anything is printed */
+    if (argc == 3 && argv[2][0] == '-') return list_view(argv[1], argv[2]);
+    for (int i = 1; i < argc; i++) {
+        AB_TRY(find_kind(argv[i], &kind));
+        AB_TRY(kinds[kind].print());
+    }
     for (size_t i = 0; i < AB_COUNT_OF(kinds) && argc == 1; i++) {
         ab_print(stdout, i ? "\n%s:\n" : "%s:\n", kinds[i].name);
         AB_TRY(kinds[i].print());

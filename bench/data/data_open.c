@@ -35,7 +35,11 @@ ab_status ab_normalize_find(const char *name, ab_normalize *mode) {
         *mode = (ab_normalize)i;
         return AB_OK;
     }
-    return ab_fail(AB_CONFIG, "--normalize: expected none, unit or standard, found '%s'", name);
+    return ab_fail(
+        AB_CONFIG,
+        "--normalize: expected none, unit or standard, or MEAN/STD of the pixels / 255, one pair or "
+        "one a channel, such as 0.1307/0.3081, found '%s'",
+        name);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

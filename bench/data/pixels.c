@@ -9,14 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ab_status bad_normalize(const char *text) {
-    return ab_fail(
-        AB_CONFIG,
-        "--normalize: expected none, unit or standard, or MEAN/STD of the pixels / 255, one pair or "
-        "one a channel, such as 0.1307/0.3081, found '%s'",
-        text);
-}
-
 ab_status ab_pixels_normalize(const char *text, ab_normalize *mode, ab_pixels *pixels) {
     char *end;
     const char *next = text;
@@ -34,7 +26,7 @@ ab_status ab_pixels_normalize(const char *text, ab_normalize *mode, ab_pixels *p
         if (*end != ',') break;
         next = end + 1;
     }
-    return bad_normalize(text);
+    return ab_normalize_find(text, mode);
 }
 
 ab_status ab_pixels_pad(const char *text, ab_pixels *pixels) {

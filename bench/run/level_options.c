@@ -91,7 +91,8 @@ ab_status ab_level_options_split(ab_level_options *own) {
 typedef struct unused {
     const ab_level *const *level;
     int levels;
-    bool alone; /* O0 is the only level */
+    bool alone;      /* O0 is the only level */
+    bool *elsewhere; /* an item names a level that is not run */
     char *text;
     size_t size;
 } unused;
@@ -109,6 +110,7 @@ static void add(const unused *u, const char *option, const char *item, size_t le
 static void check_item(const unused *u, const char *option, const char *item, size_t length) {
     const char *rest;
     const ab_level *named = ab_level_named(item, &rest);
+    if (named && !is_run(u, named)) *u->elsewhere = true;
     if (named ? !is_run(u, named) : u->alone) add(u, option, item, length);
 }
 
@@ -131,7 +133,8 @@ static void check_option(const unused *u, const ab_options *options, ab_option_i
 void ab_level_options_unused(const ab_options *options, const ab_level *const *level, int levels, char *text,
                              size_t size) {
     static const char half[] = "half";
-    const unused u = {level, levels, levels == 1 && ab_level_is_reference(level[0]), text, size};
+    bool elsewhere = false;
+    const unused u = {level, levels, levels == 1 && ab_level_is_reference(level[0]), &elsewhere, text, size};
     text[0] = '\0';
     check_items(&u, options);
     check_option(&u, options, AB_OPTION_scales, strcmp(options->text[AB_OPTION_scales], "default") != 0);
@@ -142,7 +145,7 @@ void ab_level_options_unused(const ab_options *options, const ab_level *const *l
     check_option(&u, options, AB_OPTION_clip_norm_format, options->given[AB_OPTION_clip_norm_format]);
     check_option(&u, options, AB_OPTION_math, strcmp(options->text[AB_OPTION_math], "tf32") == 0);
     if (!text[0]) return;
-    if (u.alone)
+    if (u.alone && !elsewhere)
         ab_text_append(text, size,
                        ": not for O0, the fp32 reference, unless by name, e.g. --set O0:loss_scale=128");
     else

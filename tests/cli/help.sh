@@ -65,6 +65,13 @@ for text in "conv2d: 1 input" "kernel_size        integer or [height, width] fro
 done
 run list nets --attributes
 expect_rc 2 "attributes of nets"
+expect_text err "list nets: expected no option, found '--attributes'" "attributes of nets"
+run list levels --tabel
+expect_rc 2 "a misspelt view"
+expect_text err "did you mean '--table'?" "a misspelt view"
+run list levels opps
+expect_rc 2 "an unknown kind behind a known one"
+[ ! -s out ] || fail "a list was printed beside an error"
 run help levls
 expect_rc 2 "an unknown topic"
 expect_text err "did you mean 'levels'?" "an unknown topic"

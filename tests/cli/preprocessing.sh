@@ -29,6 +29,8 @@ expect_rc 2 "--pad 3"
 expect_text err "--pad 3: images of 28x28 become 34x34, expected the net's input, 32x32" "--pad 3"
 run plan --net lenet5 --levels O0 --normalize 0.1307/0.3081 --pad 2
 expect_rc 0 "plan"
+run plan --net lenet5 --levels O0 --normalize 0.1307
+expect_text err "--normalize: expected none, unit or standard, or MEAN/STD" "plan with a mean alone"
 run plan --net lenet5 --levels O0 --normalize 0.1307/0
 expect_rc 2 "plan with a std of 0"
 expect_text err "--normalize: expected none, unit or standard, or MEAN/STD" "plan with a std of 0"

@@ -143,6 +143,9 @@ ab_status ab_schedule_parse(const char *text, const ab_schedule **schedule, ab_s
     if (reads(*schedule, "step_size") && config->step_size == 0)
         return ab_fail(AB_USAGE, "--schedule %s: say how often: %s:step_size=N", (*schedule)->name,
                        (*schedule)->name);
+    if (config->warmup == 0 && (config->warmup_start > 0 || config->warmup_shift > 0))
+        return ab_fail(AB_USAGE, "--schedule %s: %s needs steps to warm up: %s:warmup=N", (*schedule)->name,
+                       config->warmup_shift > 0 ? "warmup_shift" : "warmup_start", (*schedule)->name);
     return AB_OK;
 }
 

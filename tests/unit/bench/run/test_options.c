@@ -492,6 +492,7 @@ static void an_item_without_effect_is_named(void **state) {
     } rows[] = {
         {"--net mlp --levels O0 --scales 128 --optimizer-state half --to fc1=half --set loss_scale=2",
          "--set loss_scale=2, --to fc1=half, --scales 128, --optimizer-state half: not for O0"},
+        {"--net mlp --levels O0 --set O2:masters_from=fp32", "--set O2:masters_from=fp32: no such level"},
         {"--net mlp --levels O0,O2 --set O3:loss_scale=2 --scales 128 --optimizer-state half",
          "--set O3:loss_scale=2: no such level"},
         {"--net mlp --levels O0 --set O0:loss_scale=2 --to O0:fc1=half --optimizer-state fp32", NULL},

@@ -107,6 +107,8 @@ static void bad_text_is_named(void **state) {
     refused("constant:warmup_shift=2", "expected an integer from 0 to 1, found '2'");
     refused("cosine:gamma=3",
             "expected one of total, warmup, warmup_start, warmup_shift, final, found 'gamma'");
+    refused("cosine:warmup_start=0.1", "warmup_start needs steps to warm up: cosine:warmup=N");
+    refused("constant:warmup_shift=1", "warmup_shift needs steps to warm up: constant:warmup=N");
     refused("cosine:total", "expected KEY=VALUE, found 'total'");
     refused("cosine:=3", "expected KEY=VALUE, found '=3'");
     refused("cosine:total=2.5", "total: expected an integer from 1");

@@ -1,18 +1,33 @@
-"""What ampprobe adds to a step of PyTorch: trainings in processes of their own, which take turns.
+"""What ampprobe adds to a step of PyTorch, measured within one process.
 
-Arms: nothing, nothing again (how far two processes that do the same differ), the probe with its defaults,
-autograd's detect_anomaly, and a hook as W&B's watch has (histc of every gradient). All processes are started
-anew several times, as where one lies in memory is good for some percent. Prints, for each network:
-  steady   time / time without, after the first 16 steps, in turns: median over rounds, and quartiles
-  first    what the first 16 steps take more: the probe looks at layers in steps 0, 1, 3, 7 and 15 of any run
-  run      time / time without of a run of --steps steps: the first ones and steady ones after them
-Usage: peer_probe.py [--rounds N] [--starts N] [--nets "mlp gpt resnet20"] [--seconds S] [--steps N]
-       [--arms "again probe anomaly histc"] [--compile] [--table]
+Two processes that run the same thing differ by several percent: where their memory lies, which was started
+first. So all arms share one process, one model and one optimizer. They take turns in blocks of steps, in a
+random order, and what an arm adds is put there before its block and taken away after it. Every step is
+measured by itself, in CPU time of its thread, which another program's turns on the processor do not enter
+into (PyTorch has one thread here). The first step of a block is left out. What a kind of step takes is the
+mean from its 10th to its 50th percentile, as what disturbs a step only makes it longer; intervals (95 %) are
+of rounds drawn again with replacement. No number is to be believed while `again` is more than half a percent
+from 1: then the machine is too busy. Arms: off (nothing); again (the same); probe (its defaults); anomaly
+(autograd's detect_anomaly); histc (a hook as W&B's watch has). Prints:
+  plain    steps of an arm / those of off. Of the probe: steps that show nothing
+  other    what steps that show gradients or layers, or hand facts over, take more: percent of all time
+  first    what attach() and the 16 steps after it take more, in milliseconds: layers are looked at in steps
+           0, 1, 3, 7 and 15 of any run. Of a process that has not run the probe before
+  run      a run of --steps steps / one without: first ones, and plain and other ones after them
+  long     the same of a run without end
+  memory   of the process, more than before attach(), in MiB
+Usage: peer_probe.py [--nets "mlp gpt resnet20"] [--kinds "eager compiled"] [--arms "again probe anomaly"]
+       [--starts N] [--seconds S] [--steps N] [--write]
+--seconds: of a network of a kind, all starts together. --write: puts what was measured into
+docs/measured/probe_cost.json and the table into docs/pytorch.md; not on a busy machine.
 """
 
 import argparse
+import datetime
+import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -20,7 +35,11 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+DOCS = os.path.join(HERE, "..", "docs")
+PAGE, FILE = os.path.join(DOCS, "pytorch.md"), os.path.join(DOCS, "measured", "probe_cost.json")
 FIRST = 16
+BLOCK_SECONDS = 0.4  # facts are handed over ten times a second
+clock = time.thread_time_ns
 
 
 def mlp(torch):
@@ -81,159 +100,312 @@ def gpt(torch):
     return net, tokens[:, :-1], tokens[:, 1:].flatten()
 
 
-def worker(net, arm, compiled):
-    """Trains as many steps as a line of stdin says; answers with wall and CPU seconds."""
-    import torch
+class Training:
+    """A model, its optimizer and a step."""
 
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model, inputs, labels = {"mlp": mlp, "gpt": gpt, "resnet20": resnet20}[net](torch)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
-    forward = torch.compile(model) if compiled else model
-    def step():
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(forward(inputs), labels)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    def __init__(self, net, compiled):
+        import torch
 
-    for _ in range(3):  # torch's own first steps, and torch.compile
-        step()
-    probe = None
-    folder = tempfile.TemporaryDirectory()
-    if arm == "probe":
-        sys.path.insert(0, os.path.join(HERE, "..", "python"))
-        import ampprobe
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.torch = torch
+        self.model, inputs, labels = {"mlp": mlp, "gpt": gpt, "resnet20": resnet20}[net](torch)
+        self.optimizer = optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.scaler = scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
+        forward = torch.compile(self.model) if compiled else self.model
 
-        probe = ampprobe.attach(model, optimizer, scaler=scaler, out=os.path.join(folder.name, "run.json"))
-    if arm == "histc":
-        for parameter in model.parameters():
-            parameter.register_hook(lambda g: (torch.histc(g, 64), g.min().item(), g.max().item()) and None)
-    if arm == "anomaly":
-        torch.autograd.set_detect_anomaly(True)
+        def step():
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(forward(inputs), labels)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
 
-    def took(steps):
-        wall, processor = time.perf_counter(), time.process_time()
-        for _ in range(steps):
+        self.step = step
+
+    def times(self, count):
+        """Nanoseconds of so many steps, each."""
+        step, took = self.step, []
+        for _ in range(count):
+            began = clock()
             step()
-        return time.perf_counter() - wall, time.process_time() - processor
-
-    print(*took(FIRST), flush=True)
-    for line in sys.stdin:
-        print(*took(int(line)), flush=True)
-    if probe is not None:
-        costs = probe.record.costs()
-        print("costs", costs["layer_steps"], costs["memory_bytes"], probe.reason, flush=True)
-        probe.close()
+            took.append(clock() - began)
+        return took
 
 
-class Arm:
-    """A worker process."""
+class Off:
+    """Nothing is added."""
 
-    def __init__(self, net, arm, compiled):
-        command = [sys.executable, "-W", "ignore", __file__, "--worker", net, arm] + ["--compile"] * compiled
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.first = self._answer()
-        if len(self.first) != 2:
-            raise SystemExit(f"peer_probe: the {arm} arm of {net} did not start")
+    def __init__(self, training):
+        self.training = training
 
-    def _answer(self):
-        return [float(word) for word in self.process.stdout.readline().split()]
-
-    def block(self, steps):
-        """Wall and CPU seconds of so many steps."""
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-        return self._answer()
+    def begin(self):
+        """Before a block."""
 
     def end(self):
-        """Ends it; what it printed last."""
-        self.process.stdin.close()
-        text = self.process.stdout.read().strip()
-        self.process.wait()
-        return text
+        """After it."""
+
+    def times(self, count):
+        """Nanoseconds of so many steps, by their kind."""
+        return {"plain": self.training.times(count)}
 
 
-def take_turns(net, names, options, kept):
-    """One start of all processes: adds to `kept`; gives what they printed last."""
-    arms = {name: Arm(net, name, options.compile) for name in ["base", *names]}
-    steps = max(2, round(options.seconds / (arms["base"].block(10)[0] / 10)))
-    for name, arm in arms.items():
-        kept["first"][name].append(arm.first)
-    order = random.Random(len(kept["first"]["base"]))
-    for _ in range(options.rounds):
-        turn = list(arms)
-        order.shuffle(turn)
-        took = {name: arms[name].block(steps) for name in turn}
-        kept["times"].append(took["base"][0] / steps)
-        for name in names:
-            kept["ratios"][name].append([mine / base for mine, base in zip(took[name], took["base"])])
-    return {name: arm.end() for name, arm in arms.items()}
+class Anomaly(Off):
+    """Autograd's detect_anomaly."""
+
+    def begin(self):
+        self.training.torch.autograd.set_detect_anomaly(True)
+
+    def end(self):
+        self.training.torch.autograd.set_detect_anomaly(False)
 
 
-def row(net, name, kept, options):
-    """The numbers of an arm: quartiles of steady ratios of wall and CPU time, seconds of the first steps."""
-    wall, processor = (statistics.quantiles(kind, n=4) for kind in zip(*kept["ratios"][name]))
-    firsts = zip(kept["first"][name], kept["first"]["base"])
-    first = statistics.median([mine[1] - base[1] for mine, base in firsts])
-    step = statistics.median(kept["times"])
-    run = (first + step * (FIRST + processor[1] * (options.steps - FIRST))) / (step * options.steps)
-    if options.table:
-        print(
-            f"| {net}{', compiled' if options.compile else ''} | {step * 1e3:.2f} ms | {name} "
-            f"| {wall[1]:.3f} ({wall[0]:.3f} to {wall[2]:.3f}) "
-            f"| {processor[1]:.3f} ({processor[0]:.3f} to {processor[2]:.3f}) "
-            f"| {first * 1e3:+.0f} ms | {run:.3f} |"
-        )
-        return
-    print(
-        f"  {name:8s} steady: wall {wall[1]:.3f} ({wall[0]:.3f} to {wall[2]:.3f})   "
-        f"CPU time {processor[1]:.3f} ({processor[0]:.3f} to {processor[2]:.3f})   "
-        f"first: {first * 1e3:+.0f} ms   run: {run:.3f}",
-        flush=True,
+class Histc(Off):
+    """A histogram of every gradient, as W&B's watch makes it."""
+
+    def begin(self):
+        histc = self.training.torch.histc
+        self.hooks = [
+            parameter.register_hook(lambda g: (histc(g, 64), g.min().item(), g.max().item()) and None)
+            for parameter in self.training.model.parameters()
+        ]
+
+    def end(self):
+        for hook in self.hooks:
+            hook.remove()
+
+
+class Probed(Off):
+    """ampprobe with its defaults, which looks away between its blocks."""
+
+    def __init__(self, training):
+        super().__init__(training)
+        sys.path.insert(0, os.path.join(HERE, "..", "python"))
+        import ampprobe
+        from ampprobe import _patches
+
+        plain = statistics.median(training.times(FIRST))
+        memory = resident()
+        self.patches, self.folder = _patches, tempfile.TemporaryDirectory()
+        out = os.path.join(self.folder.name, "run.json")
+        began = clock()
+        self.probe = ampprobe.attach(training.model, training.optimizer, scaler=training.scaler, out=out)
+        took = clock() - began + sum(training.times(FIRST))
+        self.first, self.before = took - FIRST * plain, memory
+        self.group = self.probe.groups[0]
+        self.ends_step, self.probe.record.step = self.probe.record.step, self._step
+        self.resumed = None
+        self.end()
+
+    def _step(self):
+        """The first step of a block began with it, not with the end of the step before it."""
+        if self.resumed is not None:
+            self.probe.record.facts.seconds = time.perf_counter() - self.resumed
+            self.resumed = None
+        return self.ends_step()
+
+    def begin(self):
+        group = self.group
+        self.patches.register(self.probe)
+        self.patches.watch(group, self.training.optimizer)
+        self.patches.watch_parameters(group, group.parameters)
+        group.watch()
+        self.probe.begin_step(group.plan)
+        self.resumed = time.perf_counter()
+
+    def end(self):
+        self.probe.quiet.end()
+        self.probe.layers.end()
+        self.group.unwatch()
+        self.patches.unregister(self.probe)
+
+    def times(self, count):
+        step, group, kinds = self.training.step, self.group, {}
+        for _ in range(count):
+            plan, ended = group.plan, group.step
+            began = clock()
+            step()
+            took = clock() - began
+            kind = f"plan {plan}" if plan else "plain" if group.step == ended else "hands over"
+            kinds.setdefault(kind, []).append(took)
+        return kinds
+
+    def close(self):
+        """What it says of itself."""
+        costs, memory = self.probe.record.costs(), resident() - self.before
+        self.begin()
+        self.probe.close()
+        return {"first_ns": self.first, "memory_bytes": memory, "failure": self.probe.reason, "own": costs}
+
+
+ARMS = {"off": Off, "again": Off, "anomaly": Anomaly, "histc": Histc, "probe": Probed}
+
+
+def resident():
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def worker(net, kind, names, seconds, seed):
+    """Lets the arms take turns for so long; prints the times of every block."""
+    import torch
+
+    training = Training(net, kind == "compiled")
+    training.times(3 + FIRST)  # torch's own first steps, and torch.compile
+    arms = {name: ARMS[name](training) for name in ["off", *names]}
+    step = statistics.median(training.times(8)) * 1e-9
+    count = max(5, round(BLOCK_SECONDS / step))
+    turns, rounds, end = random.Random(seed), [], time.monotonic() + seconds
+    while time.monotonic() < end or len(rounds) < 4:
+        order, row = list(arms), {}
+        turns.shuffle(order)
+        for name in order:
+            arms[name].begin()
+            arms[name].times(1)
+            row[name] = arms[name].times(count)
+            arms[name].end()
+        rounds.append(row)
+    said = arms["probe"].close() if "probe" in arms else {}
+    print(json.dumps({"torch": torch.__version__, "rounds": rounds, "probe": said}))
+
+
+def typical(values):
+    """Mean of the steps that were disturbed least; of a few: their median."""
+    if len(values) < 10:
+        return statistics.median(values)
+    return statistics.mean(sorted(values)[len(values) // 10 : len(values) // 2])
+
+
+def together(rounds, name):
+    """The times of an arm in these rounds, by kind."""
+    kinds = {}
+    for turn in rounds:
+        for kind, times in turn[name].items():
+            kinds.setdefault(kind, []).extend(times)
+    return kinds
+
+
+def plain_ratio(rounds, name):
+    """A plain step of an arm / one without anything."""
+    return typical(together(rounds, name)["plain"]) / typical(together(rounds, "off")["plain"])
+
+
+def interval(rounds, name):
+    """Of the ratio, from 100 drawings of as many rounds."""
+    draw = random.Random(0)
+    ratios = sorted(plain_ratio(draw.choices(rounds, k=len(rounds)), name) for _ in range(100))
+    return [ratios[2], ratios[97]]
+
+
+def row_of(name, results, steps):
+    """The numbers of an arm."""
+    rounds = [turn for result in results for turn in result["rounds"]]
+    off, kinds = typical(together(rounds, "off")["plain"]), together(rounds, name)
+    plain = plain_ratio(rounds, name)
+    row = {"arm": name, "step_ns": off, "plain": plain, "interval": interval(rounds, name)}
+    if name != "probe":
+        return row
+    probes = [result["probe"] for result in results]
+    others = {kind: times for kind, times in kinds.items() if kind != "plain"}
+    more = sum(len(times) * (typical(times) - plain * off) for times in others.values())
+    other = more / (sum(map(len, kinds.values())) * off)
+    first = statistics.median([probe["first_ns"] for probe in probes])
+    return {
+        **row,
+        "other": other,
+        "kinds": {kind: [len(times), typical(times) / off] for kind, times in sorted(kinds.items())},
+        "first_ns": first,
+        "run": 1 + (first / off + (plain - 1 + other) * (steps - FIRST)) / steps,
+        "long": plain + other,
+        "memory_bytes": max(probe["memory_bytes"] for probe in probes),
+        "governor": sum(probe["own"]["probe_seconds"] for probe in probes)
+        / sum(probe["own"]["run_seconds"] for probe in probes),
+    }
+
+
+def measure(net, kind, options):
+    """Several processes after each other; rows of the arms."""
+    results, names = [], options.arms.split()
+    for start in range(options.starts):
+        arguments = [net, kind, " ".join(names), str(options.seconds / options.starts), str(start)]
+        command = [sys.executable, "-W", "ignore", __file__, "--worker", *arguments]
+        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if said.returncode:
+            raise SystemExit(f"peer_probe: {net}, {kind}: a process ended with {said.returncode}")
+        results.append(json.loads(said.stdout.splitlines()[-1]))
+        failure = results[-1]["probe"].get("failure")
+        if failure:
+            raise SystemExit(f"peer_probe: {net}, {kind}: {failure}")
+    options.torch = results[-1]["torch"]
+    return [{"net": net, "kind": kind, **row_of(name, results, options.steps)} for name in names]
+
+
+HEAD = "| network | step | arm | plain (interval) | other | first 16 | run of {} steps | long run | memory |"
+
+
+def line_of(row):
+    """A row of the table."""
+    low, high = row["interval"]
+    text = f"| {row['net']}, {row['kind']} | {row['step_ns'] * 1e-6:.2f} ms | {row['arm']} "
+    text += f"| {row['plain']:.4f} ({low:.4f} to {high:.4f}) |"
+    if "run" not in row:
+        return text + " | | | | |"
+    return (
+        text + f" {row['other'] * 100:.2f} % | {row['first_ns'] * 1e-6:+.1f} ms "
+        f"| {row['run']:.4f} | {row['long']:.4f} | {row['memory_bytes'] / 2**20:.1f} MiB |"
     )
 
 
-def measure(net, names, options):
-    """Takes turns; prints a line for each arm."""
-    kept = {
-        "first": {name: [] for name in ["base", *names]},
-        "times": [],
-        "ratios": {name: [] for name in names},
-    }
-    for _ in range(options.starts):
-        said = take_turns(net, names, options, kept)
-    step = statistics.median(kept["times"]) * 1e3
-    if not options.table:
-        print(f"{net}: {step:.2f} ms a step, {options.starts} starts of {options.rounds} rounds")
-    for name in names:
-        row(net, name, kept, options)
-    for name, text in said.items():
-        if text and not options.table:
-            print(f"  {name}: {text}")
+def processor():
+    """The name of the CPU."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        found = re.search(r"^model name\s*: (.*)", file.read(), re.M)
+    return found[1] if found else "unknown"
+
+
+def write(table, rows, options):
+    """Puts the numbers into their file and the table into its page."""
+    about = {"cpu": processor(), "torch": options.torch, "date": str(datetime.date.today())}
+    with open(FILE, "w", encoding="utf-8") as file:
+        json.dump({**about, "steps": options.steps, "rows": rows}, file, indent=1)
+        file.write("\n")
+    with open(PAGE, encoding="utf-8") as file:
+        page = file.read()
+    block = f"{about['cpu']}, PyTorch {about['torch']}, {about['date']}:\n\n" + "\n".join(table) + "\n"
+    place = r"(<!-- costs: .*-->\n)[^\0]*?(<!-- /costs -->)"
+    page, found = re.subn(place, lambda mark: mark[1] + block + mark[2], page)
+    if found != 1:
+        raise SystemExit(f"peer_probe: {PAGE} has {found} places for the table, expected 1")
+    with open(PAGE, "w", encoding="utf-8") as file:
+        file.write(page)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--starts", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--table", action="store_true")
     parser.add_argument("--nets", default="mlp gpt resnet20")
-    parser.add_argument("--arms", default="again probe anomaly histc")
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--worker", nargs=2)
+    parser.add_argument("--kinds", default="eager compiled")
+    parser.add_argument("--arms", default="again probe")
+    parser.add_argument("--starts", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=50)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--worker", nargs=5)
     options = parser.parse_args()
     if options.worker:
-        worker(*options.worker, options.compile)
+        net, kind, names, seconds, seed = options.worker
+        worker(net, kind, names.split(), float(seconds), int(seed))
         return
-    if options.table:
-        print("| network | step | arm | steady, wall | steady, CPU time | first 16 steps | run of "
-              f"{options.steps} steps |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    rows, table = [], [HEAD.format(options.steps), "|---" * 9 + "|"]
+    print(*table, sep="\n")
     for net in options.nets.split():
-        measure(net, options.arms.split(), options)
+        for kind in options.kinds.split():
+            found = measure(net, kind, options)
+            rows += found
+            table += map(line_of, found)
+            print(*table[-len(found) :], sep="\n", flush=True)
+    if options.write:
+        write(table, rows, options)
 
 
 if __name__ == "__main__":

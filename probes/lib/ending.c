@@ -32,7 +32,7 @@ static void add_counts(const ampprobe *p, ab_lib_step *step) {
 
 static ab_lib_step step_of(ampprobe *p, const ampprobe_step_facts *facts, double now) {
     const ab_lib_governor *g = &p->governor;
-    const double wall = now - p->last_step_end - g->gradient_spent - g->spent;
+    const double wall = now - p->last_step_end - g->gradient_spent - g->spent - g->fixed_spent;
     ab_lib_step step = {.facts = *facts,
                         .seconds = facts->group != 0    ? 0
                                    : facts->seconds > 0 ? facts->seconds
@@ -102,7 +102,7 @@ ab_status ab_lib_end_step(ampprobe *p, ampprobe_step_facts *facts) {
     if (is_held(p, facts->group)) AB_TRY(ab_lib_catch_up(p));
     const double began = ab_lib_now();
     const int shown = p->planned;
-    ab_lib_governor_outside(p, facts->spent, shown);
+    ab_lib_governor_caller(p, facts->spent, shown);
     const ab_lib_step step = step_of(p, facts, began);
     if (must_wait(p))
         hold(p, &step);

@@ -3,14 +3,19 @@
 
 #include <math.h>
 
-enum { FIRST_STEPS = 4, MOST_STRIDE = 64 };
+enum { FIRST_STEPS = 4, MOST_STRIDE = 64, LATE_LAYERS = 1024 };
 
 static const double for_gradients = 0.6; /* of the budget */
-static const double most_saved = 1;      /* seconds; an idle hour must not pay for an hour of probing */
+/* Of an account, in seconds, and in costs of a step with layers: an idle hour must not pay for an hour of
+ * probing. */
+static const double most_saved = 1, most_costs = 8;
 static const double first_ns_per_value = 1.0, smoothing = 0.125;
+static const double most_growth =
+    4; /* of what is measured, from one time to the next: one may be an outlier */
 
 void ab_lib_governor_init(ampprobe *p) {
-    p->governor = (ab_lib_governor){.ns_per_value = first_ns_per_value, .stride = 1};
+    p->governor =
+        (ab_lib_governor){.ns_per_value = first_ns_per_value, .next_layers = LATE_LAYERS, .stride = 1};
     p->planned = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE | AMPPROBE_PLAN_GRADIENTS;
 }
 
@@ -25,6 +30,14 @@ static bool is_fixed_step(const ampprobe *p) { return ab_lib_ended(p) % p->confi
 /* Whether gradients were not counted for a quarter of the steps so far. */
 static bool is_late(const ampprobe *p) {
     return p->config.budget > 0 && ab_lib_ended(p) >= p->governor.next_gradients;
+}
+
+static double grown(double before, double value) {
+    return before > 0 ? fmin(value, most_growth * before) : value;
+}
+
+static void follow(double *mean, double value) {
+    *mean += (*mean > 0 ? smoothing : 1) * (grown(*mean, value) - *mean);
 }
 
 int32_t ab_lib_governor_stride(const ampprobe *p, int64_t values) {
@@ -53,14 +66,27 @@ void ab_lib_governor_other(ampprobe *p, double seconds) {
 }
 
 void ab_lib_governor_outside(ampprobe *p, double seconds, int shown) {
-    if (shown & ~AMPPROBE_PLAN_GRADIENTS)
+    if (shown & ~AMPPROBE_PLAN_GRADIENTS) {
         ab_lib_governor_other(p, seconds);
-    else
+    } else if (shown) {
         ab_lib_governor_gradients(p, seconds, 0);
+    } else {
+        p->governor.fixed_spent += seconds;
+        p->course->probe_seconds += seconds;
+    }
 }
 
-static double earn(double credit, double earned, double spent) {
-    return fmax(fmin(credit + earned - spent, most_saved), -most_saved);
+void ab_lib_governor_caller(ampprobe *p, double seconds, int shown) {
+    ab_lib_governor_outside(p, seconds, shown);
+    if (shown == AMPPROBE_PLAN_GRADIENTS && seconds > 0) follow(&p->governor.gradient_cost, seconds);
+}
+
+/* Seconds that a step with layers would cost beyond a plain one. */
+static double layer_seconds(const ab_lib_governor *g) { return g->layer_cost * g->plain_seconds; }
+
+static double earn(const ab_lib_governor *g, double credit, double earned) {
+    const double most = fmax(most_saved, most_costs * layer_seconds(g));
+    return fmax(fmin(credit + earned, most), -most);
 }
 
 /* What a step with layers cost beyond the probe's own time: its hooks, and where they break a fast path. */
@@ -71,28 +97,38 @@ static double slower(const ab_lib_governor *g, double seconds) {
 static void pay(ampprobe *p, double seconds, bool layers) {
     ab_lib_governor *g = &p->governor;
     const double plain = layers && g->plain_seconds > 0 ? fmin(seconds, g->plain_seconds) : seconds;
-    const double earned = p->config.budget * plain;
-    g->gradient_credit = earn(g->gradient_credit, earned * for_gradients, g->gradient_spent);
+    const double earned = p->config.budget * plain - g->fixed_spent;
     const double layer_cost = g->spent + (layers ? slower(g, seconds) : 0);
-    g->layer_credit = earn(g->layer_credit, earned * (1 - for_gradients), layer_cost);
     if (layers) {
-        g->layer_cost = layer_cost;
+        if (g->plain_seconds > 0) g->layer_cost = grown(g->layer_cost, layer_cost / g->plain_seconds);
+        g->next_layers = 4 * ab_lib_ended(p) > LATE_LAYERS ? 4 * ab_lib_ended(p) : LATE_LAYERS;
         p->course->probe_seconds += slower(g, seconds);
     } else {
-        g->plain_seconds += (g->plain_seconds > 0 ? smoothing : 1) * (seconds - g->plain_seconds);
+        follow(&g->plain_seconds, seconds);
     }
-    g->gradient_spent = g->spent = 0;
+    g->gradient_credit = earn(g, g->gradient_credit, earned * for_gradients - g->gradient_spent);
+    g->layer_credit = earn(g, g->layer_credit, earned * (1 - for_gradients) - layer_cost);
+    g->gradient_spent = g->spent = g->fixed_spent = 0;
+}
+
+/* Gradients are counted when what their step costs apart from the census has been saved. */
+static bool may_count(const ab_lib_governor *g) {
+    return g->gradient_credit > 0 && g->gradient_credit >= g->gradient_cost;
 }
 
 /* Layers are shown at steps 0, 1, 3, 7, 15 (1, 2, 4, 8 ... when counted from 1) while those are few, and then
- * when they are paid for; after a skip as soon as the account is not overdrawn. */
+ * when they are paid for; after a skip as soon as the account is not overdrawn; from LATE_LAYERS on at the
+ * latest when there are four times as many steps. Never twice in a row after that, so that it is known what a
+ * plain step takes. */
 static bool layers_next(const ampprobe *p) {
     const ab_lib_governor *g = &p->governor;
     const int64_t step = ab_lib_ended(p);
     if (p->config.budget == 0) return false;
     if (step <= 1) return true;
-    if (g->layer_credit >= g->layer_cost) return true;
+    if (g->plain_seconds == 0) return false;
     if (g->skipped_last && g->layer_credit >= 0) return true;
+    if (g->layers_last) return false;
+    if (g->layer_credit >= layer_seconds(g) || step >= g->next_layers) return true;
     return step < 16 && ((step + 1) & step) == 0;
 }
 
@@ -100,9 +136,10 @@ void ab_lib_governor_step(ampprobe *p, double seconds, bool layers, bool skipped
     int plan = 0;
     pay(p, seconds, layers);
     p->governor.skipped_last = skipped;
+    p->governor.layers_last = layers;
     const bool fixed = p->config.every > 0, due = fixed ? is_fixed_step(p) : layers_next(p);
     if (due) plan = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE;
     const bool gradients =
-        fixed ? due : ab_lib_ended(p) < FIRST_STEPS || p->governor.gradient_credit > 0 || is_late(p);
+        fixed ? due : ab_lib_ended(p) < FIRST_STEPS || may_count(&p->governor) || is_late(p);
     p->planned = plan | (gradients ? AMPPROBE_PLAN_GRADIENTS : 0);
 }

@@ -1,10 +1,12 @@
 /* Decides what a step shows, so that the probe stays within its share of the caller's time.
  *
- * Every plain step earns budget * its time, in two accounts: most for gradients, which are counted at every
- * step as far as that goes, the rest saved for steps that show layers. What is done is paid from its account,
- * as it was measured, so an estimate that was wrong is made up for later. The first steps are looked at in
- * full, and then gradients are counted, paid for or not, when a quarter more steps have gone by since they
- * last were: such steps grow in number with the logarithm of the steps, and so does what they cost. */
+ * Every plain step earns budget * its time, less what steps that show nothing cost: most of it for gradients,
+ * which are counted as often as that goes, the rest for steps that show layers. What is done is paid from its
+ * account, as it was measured, so an estimate that was wrong is made up for later. Earned and spent are both
+ * seconds of the monotonic clock: what another program takes from the processor lengthens both in the same
+ * proportion, on average, and the share holds on a busy machine, too. The first steps are looked at in full,
+ * and then gradients are counted, paid for or not, when a quarter more steps have gone by since they last
+ * were: such steps grow in number with the logarithm of the steps, and so does what they cost. */
 #ifndef AB_PROBES_LIB_GOVERNOR_H
 #define AB_PROBES_LIB_GOVERNOR_H
 
@@ -27,9 +29,12 @@ int32_t ab_lib_governor_stride(const ampprobe *p, int64_t values);
 void ab_lib_governor_gradients(ampprobe *p, double seconds, int64_t counted);
 void ab_lib_governor_other(ampprobe *p, double seconds);
 
-/* `seconds` went into a step whose plan was `shown` outside calls that show something: where it showed more
- * than gradients, that is the cost of what it showed. */
+/* `seconds` went into a step whose plan was `shown` outside calls that show something: the cost of what it
+ * showed. */
 void ab_lib_governor_outside(ampprobe *p, double seconds, int shown);
+
+/* The same of the seconds that the caller took, from which what a step with gradients costs is learned. */
+void ab_lib_governor_caller(ampprobe *p, double seconds, int shown);
 
 /* A step of group 0 ended that took the caller `seconds` without the probe; `layers`: it showed its layers.
  * Sets what the next step shows. */

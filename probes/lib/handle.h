@@ -181,13 +181,16 @@ typedef struct ab_lib_look {
 typedef struct ab_lib_governor {
     double gradient_credit, layer_credit; /* seconds that may be spent */
     double ns_per_value;                  /* of a census; measured */
-    double layer_cost;      /* seconds of the last step that showed layers, beyond a plain one */
+    double gradient_cost;   /* seconds of a step that shows gradients, beyond the census; running mean */
+    double layer_cost;      /* of the last step that showed layers, in plain steps, beyond one */
     double plain_seconds;   /* running mean of plain steps */
     double spent;           /* by the caller and in layers' calls since the last step */
     double gradient_spent;  /* in calls that count gradients, since the last step */
+    double fixed_spent;     /* in steps that show nothing, since the last step */
     int64_t next_gradients; /* step at which gradients are counted even if that is not paid for */
+    int64_t next_layers;    /* and layers */
     int32_t stride;
-    bool skipped_last;
+    bool skipped_last, layers_last; /* the last step was skipped; it showed layers */
 } ab_lib_governor;
 
 /* ---- the handle ------------------------------------------------------------------------------ */

@@ -291,16 +291,17 @@ def register(probe: Any) -> None:
 
 
 def be_quiet(quiet: Any, functions: dict[str, Optional[Callable]], scaler: Any) -> bool:
-    """From here on events go to `quiet` alone: functions of the scaler's class and backward are wrapped by
-    these in place of ours, or by none; whether it may be so."""
+    """From here on events go to `quiet` alone: functions of the scaler's class, backward and zero_grad are
+    wrapped by these in place of ours, or by none; whether it may be so."""
     global _quiet
     with _lock:
-        owners = type(scaler).__mro__ if scaler is not None else ()
+        torch = sys.modules["torch"]
+        owners = [torch.autograd, torch.optim.Optimizer, torch.nn.Module]
+        owners += type(scaler).__mro__ if scaler is not None else ()
         found = [
             patch
             for patch in _made
-            if patch.name in functions
-            and (patch.owner is sys.modules["torch"].autograd or any(patch.owner is one for one in owners))
+            if patch.name in functions and any(patch.owner is one for one in owners)
         ]
         if len(_probes) != 1 or _quiet is not None or not all(patch.is_there() for patch in found):
             return False

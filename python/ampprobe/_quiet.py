@@ -3,8 +3,9 @@
 A small model's step takes a millisecond, after which nothing of the probe is left in the processor's caches:
 a function costs ten times what it costs in a loop of its own. So a quiet step runs two functions of the probe
 in place of those of _patches: with a GradScaler its scale and update, without one backward and a hook on the
-optimizer's step. They write the step's numbers into the array that the library reads, which it is handed at
-least twenty times a second; all else of it was written before.
+optimizer's step. They write the step's numbers into the array that the library reads, which it is handed two
+to ten times a second; all else of it was written before. They measure themselves: as those seconds count
+against the budget, less is looked at where steps are short.
 
 The loop has one optimizer, with a GradScaler whose update ends a step, or without one. What else happens ends
 the quiet: the step is then recorded in the usual way (_group).
@@ -15,16 +16,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from array import array
 from time import perf_counter
 from typing import Any, Callable, Optional
 
 from . import _abi, _patches
 
-MOST_STEPS = 64
-MOST_SECONDS = 0.05
+MOST_STEPS = 128
+# Steps are handed over when the first of them is so old: the least and the most. On a busy machine, where it
+# takes longer, it is done less often: it takes at most this share of the time.
+LEAST_SECONDS, MOST_SECONDS, _SHARE = 0.1, 0.5, 0.002
 _FIRST_STEPS = 4
-# What a quiet step is charged: an estimate, below the 20 to 28 us that were measured on a busy machine.
-_PYTHON_SECONDS = 1e-5
 _WORDS = _abi.FACTS_BYTES // 8
 # Words of a step's facts, which differ from step to step.
 _STEP, _BEFORE, _AFTER, _LOSS, _LR, _SECONDS = (
@@ -38,8 +40,8 @@ class Quiet:
 
     __slots__ = (
         *("probe", "every", "on", "scaler", "optimizer", "tensor", "counter", "scale", "tracker", "done"),
-        *("token", "flags", "usual", "facts", "bytes", "words", "steps_at", "full", "ended", "due"),
-        *("at", "losses", "odd", "loss", "lr", "before", "clean"),
+        *("token", "flags", "usual", "facts", "bytes", "words", "steps_at", "full", "ended", "due", "spoilt"),
+        *("at", "losses", "odd", "loss", "lr", "before", "clean", "took", "spent", "in_library", "handing"),
     )
 
     def __init__(self, probe: Any, every: int):
@@ -58,10 +60,14 @@ class Quiet:
         self.usual = 1  # losses of a step like most
         self.facts = (_abi.StepFacts * MOST_STEPS)()
         self.bytes = memoryview(self.facts).cast("B")
-        self.words, self.steps_at = self.bytes.cast("d"), self.bytes.cast("q")
+        self.words, self.steps_at = self.bytes.cast("d"), self.bytes.cast("q")[_STEP::_WORDS]
+        self.spoilt = True  # the facts are not yet, or no more, those of steps like most
         self.full = 0  # words of as many steps as may be handed over together
-        self.ended = self.due = 0.0  # when the last step was, and when steps are handed over
         self.at = 0  # words of the steps that were not handed over
+        self.ended = self.due = 0.0  # when the last step was, and when steps are handed over
+        self.took = 0.0  # seconds, by the function that saw the loss of this step
+        self.spent = 0.0  # by all functions of the steps that were not handed over
+        self.in_library = self.handing = 0.0  # in the call that handed steps over; to do so
         self.before, self.clean, self.lr = 0.0, 0, 0.0  # scale, tracker and rate at the step's beginning
         self._start()
 
@@ -90,8 +96,10 @@ class Quiet:
             self.flags |= _abi.HAS_SCALE
             self.clean = self.tracker[0]
         functions = _scaled(self) if scaler is not None else {"backward": _wrap_backward(self)}
+        functions["zero_grad"] = None
         if _patches.be_quiet(self, functions, scaler):
-            self.on = True
+            self.on = self.spoilt = True
+            self.spent = 0.0
             self._start()
             group.hush((_sees_another_loop if scaler is not None else _ends_step)(self))
             self.ended = perf_counter()
@@ -116,16 +124,17 @@ class Quiet:
         room = max(1, min(MOST_STEPS, group.step // 4))
         if self.every:
             room = min(room, self.every - group.step % self.every)
-        self._pack(0, self.flags, 0, -1 if self.scaler is None else 0, 1, self.usual)
-        self.bytes[:] = self.bytes[: _abi.FACTS_BYTES].tobytes() * MOST_STEPS
-        for index in range(room):
-            self.steps_at[index * _WORDS + _STEP] = group.step + index
+        if self.spoilt:
+            self._pack(0, self.flags, 0, -1 if self.scaler is None else 0, 1, self.usual)
+            self.bytes[:] = self.bytes[: _abi.FACTS_BYTES].tobytes() * MOST_STEPS
+            self.spoilt = False
+        self.steps_at[:room] = array("q", range(group.step, group.step + room))
         self.at, self.full = 0, room * _WORDS
-        self.due = perf_counter() + MOST_SECONDS
+        self.due = perf_counter() + min(max(self.handing / _SHARE, LEAST_SECONDS), MOST_SECONDS)
 
     def _pack(self, at: int, flags: int, step: int, found: int, stepped: int, losses: int, *most: Any):
         """Writes the facts of a step; `most`: its numbers but what it cost."""
-        numbers = (*(most or (0.0,) * 8), _PYTHON_SECONDS)
+        numbers = (*(most or (0.0,) * 8), 0.0)
         facts = (flags, step, 0, found, stepped, losses, *numbers, 0, 0)
         _abi.pack_facts(self.facts, 8 * at, _abi.FACTS_BYTES, *facts)
 
@@ -153,7 +162,10 @@ class Quiet:
         self.at = 0
         if count:
             group.step += count
+            self.facts[0].spent = max(0.0, self.spent)
+            self.spent, called = 0.0, perf_counter()
             group.plan = self.probe.record.end_steps(self.facts, count)
+            self.in_library = self.handing = perf_counter() - called
             self._prepare(group)
         return group.plan
 
@@ -225,6 +237,7 @@ class Quiet:
             flags |= more
             group.reset()
         numbers = (before, after, loss, lr, *norms, now - self.ended)
+        self.spoilt = True
         self._pack(self.at, flags, group.step + self.steps, found, stepped, self.losses, *numbers)
         if self.losses > probe.told_micro_batches:
             probe.tell_micro_batches(self.losses)
@@ -240,14 +253,25 @@ class Quiet:
             self.end()
             probe.begin_step(group.plan)
         elif self.at >= self.full or now >= self.due:
-            self.deliver()
+            self.deliver(now)
+        else:
+            self.spent += self.took + perf_counter() - now
 
-    def deliver(self) -> None:
-        """Steps are handed over because it is time; the next one may show something."""
+    def deliver(self, now: float) -> None:
+        """Steps are handed over because it is time; the next one may show something. `now`: when the function
+        began that says so."""
+        began = perf_counter()
+        self.spent += self.took + began - now
         plan = self.hand_over()
         if plan:
             self.end()
             self.probe.begin_step(plan)
+        took = perf_counter() - began - self.in_library
+        self.handing = took + self.in_library
+        if self.on:
+            self.spent += took
+        else:
+            self.probe.spent += took
 
 
 # -- what the loop runs: a frame each, and in it only what every step needs ------------------------------
@@ -260,29 +284,41 @@ def _scaled(quiet: Quiet) -> dict[str, Optional[Callable]]:
 
 
 def _wrap_scale(quiet: Quiet) -> Callable:
-    traced, plain, rated = _patches.tracing(), quiet.probe.plain_type, quiet.flags & _abi.HAS_LR
+    traced, clock, plain = _patches.tracing(), perf_counter, quiet.probe.plain_type
+    rated = quiet.flags & _abi.HAS_LR
     token, tensor, number, optimizer = quiet.token, quiet.tensor, quiet.scale, quiet.optimizer
+
+    def other(scaler: Any, outputs: Any) -> None:
+        """What is no first and plain loss of this loop's scaler."""
+        if scaler._scale is tensor:
+            quiet.add_loss(outputs)
+        else:
+            quiet.other_scaler(scaler, outputs)
 
     def wrap(original: Callable) -> Callable:
         @functools.wraps(original)
         def scale(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not traced() and quiet.token is token:
-                outputs = args[0] if args else kwargs.get("outputs")
-                if self._scale is not tensor:
-                    quiet.other_scaler(self, outputs)
-                elif quiet.losses or type(outputs) is not plain:
+            if traced() or quiet.token is not token:
+                return original(self, *args, **kwargs)
+            began = clock()
+            if kwargs or len(args) != 1:
+                other(self, args[0] if args else kwargs.get("outputs"))
+                return original(self, *args, **kwargs)
+            (outputs,) = args
+            if self._scale is not tensor or quiet.losses or type(outputs) is not plain:
+                other(self, outputs)
+            else:
+                try:
+                    quiet.loss = outputs.item()
+                    quiet.before = number[0]
+                    if rated:
+                        quiet.lr = optimizer().param_groups[0]["lr"]
+                    quiet.losses = 1
+                except Exception:
+                    quiet.loss = None
                     quiet.add_loss(outputs)
-                else:
-                    try:
-                        quiet.loss = outputs.item()
-                        quiet.before = number[0]
-                        if rated:
-                            quiet.lr = optimizer().param_groups[0]["lr"]
-                        quiet.losses = 1
-                    except Exception:
-                        quiet.loss = None
-                        quiet.add_loss(outputs)
-            return original(self, *args, **kwargs)
+            quiet.took = clock() - began
+            return original(self, outputs)  # without * in the call: a frame in the interpreter, no more
 
         return scale
 
@@ -300,7 +336,7 @@ def _wrap_update(quiet: Quiet) -> Callable:
             if traced() or quiet.token is not token or self._scale is not tensor:
                 return original(self, *args, **kwargs)
             states = self._per_optimizer_states  # replaced by the original
-            result = original(self, *args, **kwargs)
+            result = original(self, *args, **kwargs) if args or kwargs else original(self)
             try:
                 now, clean, state = clock(), quiet.clean + 1, states.get(key)
                 if (
@@ -318,7 +354,9 @@ def _wrap_update(quiet: Quiet) -> Callable:
                     quiet.ended, quiet.clean, quiet.losses = now, clean, 0
                     quiet.at = at = at + _WORDS
                     if at >= quiet.full or now >= quiet.due:
-                        quiet.deliver()
+                        quiet.deliver(now)
+                    else:
+                        quiet.spent += quiet.took + clock() - now
                 else:
                     quiet.odd_update(states, now)
             except Exception as error:
@@ -335,20 +373,22 @@ def _sees_another_loop(quiet: Quiet) -> Callable:
     traced = _patches.tracing()
 
     def stepped(_optimizer: Any, _args: tuple, _kwargs: dict) -> None:
-        if not traced() and not quiet.losses:
+        if not quiet.losses and not traced():
             quiet.end()
 
     return stepped
 
 
 def _wrap_backward(quiet: Quiet) -> Callable:
-    traced, plain, rated = _patches.tracing(), quiet.probe.plain_type, quiet.flags & _abi.HAS_LR
+    traced, clock, plain = _patches.tracing(), perf_counter, quiet.probe.plain_type
+    rated = quiet.flags & _abi.HAS_LR
     token, optimizer = quiet.token, quiet.optimizer
 
     def wrap(original: Callable) -> Callable:
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if not traced() and quiet.token is token:
+                began = clock()
                 if quiet.losses or type(tensors) is not plain:
                     quiet.add_loss(tensors)
                 else:
@@ -360,6 +400,7 @@ def _wrap_backward(quiet: Quiet) -> Callable:
                     except Exception:
                         quiet.loss = None
                         quiet.add_loss(tensors)
+                quiet.took = clock() - began
             return original(tensors, *args, **kwargs)
 
         return backward
@@ -369,13 +410,8 @@ def _wrap_backward(quiet: Quiet) -> Callable:
 
 def _ends_step(quiet: Quiet) -> Callable:
     """A hook on the optimizer's step in a loop without a scaler."""
-    traced, clock, words, usual, token = (
-        _patches.tracing(),
-        perf_counter,
-        quiet.words,
-        quiet.usual,
-        quiet.token,
-    )
+    traced, clock, words = _patches.tracing(), perf_counter, quiet.words
+    usual, token = quiet.usual, quiet.token
 
     def stepped(_optimizer: Any, args: tuple, kwargs: dict) -> None:
         if traced() or quiet.token is not token:
@@ -392,7 +428,9 @@ def _ends_step(quiet: Quiet) -> Callable:
                 quiet.ended, quiet.losses = now, 0
                 quiet.at = at = at + _WORDS
                 if at >= quiet.full or now >= quiet.due:
-                    quiet.deliver()
+                    quiet.deliver(now)
+                else:
+                    quiet.spent += quiet.took + clock() - now
             else:
                 quiet.odd_step(now, -1, 1)
         except Exception as error:

@@ -272,7 +272,7 @@ for step in range(60):
     optimizer.zero_grad()
     model(torch.randn(3, 4)).square().mean().backward()
     optimizer.step()
-time.sleep(0.1)  # the step that comes next is longer than the time for which steps are kept back
+time.sleep(0.6)  # the step that comes next is longer than the time for which steps are kept back
 model(torch.randn(3, 4)).square().mean().backward()
 optimizer.step()
 os.kill(os.getpid(), signal.SIGKILL)

@@ -1,5 +1,6 @@
 /* What libampprobe looks at when time is short. Times are told to it, so nothing here depends on the machine:
  * they are so long that what its own calls take is nothing beside them. */
+#include "probes/lib/governor.h"
 #include "tests/unit/probe_lib_testing.h"
 
 enum { VALUES = 64 };
@@ -58,11 +59,145 @@ static void layers_do_not_spend_what_gradients_earn(void **state) {
     assert_int_equal(gradient_steps("{\"budget\": 0.01}", 500, 10, 0, 5, &gap), 500);
 }
 
+/* ---- a loop on a clock of its own ------------------------------------------------------------ */
+
+/* What a loop and its probe cost, in seconds. */
+typedef struct loop {
+    double plain;         /* a step without the probe */
+    double fixed;         /* what the probe takes in every step */
+    double look;          /* and more in one that shows gradients, beside the census of its values */
+    double a_value;       /* of which every one takes so long */
+    double layers, state; /* one that shows layers is `layers` times as long and takes `state` more */
+    int64_t values;
+} loop;
+
+typedef struct account {
+    double run, probe;
+    int gradients, layers; /* steps that showed them */
+} account;
+
+/* Plays steps until `until` seconds of the loop's own have gone by. */
+static account play(ampprobe *p, const loop *l, double until) {
+    account sum = {0};
+    while (sum.run < until) {
+        const int plan = p->planned;
+        const bool layers = plan & AMPPROBE_PLAN_LAYERS;
+        double caller = l->fixed + (layers ? l->state : 0);
+        if (plan & AMPPROBE_PLAN_GRADIENTS) {
+            const int32_t stride = ab_lib_governor_stride(p, l->values);
+            const int64_t counted = stride > 0 ? l->values / stride : 0;
+            ab_lib_governor_gradients(p, (double)counted * l->a_value, counted);
+            sum.probe += (double)counted * l->a_value;
+            caller += l->look;
+        }
+        ab_lib_governor_caller(p, caller, plan);
+        const double longer = layers ? (l->layers - 1) * l->plain : 0;
+        p->course->group[0].steps++;
+        ab_lib_governor_step(p, l->plain + longer, layers, false);
+        sum.run += l->plain;
+        sum.probe += caller + longer;
+        sum.gradients += (plan & AMPPROBE_PLAN_GRADIENTS) != 0;
+        sum.layers += layers;
+    }
+    return sum;
+}
+
+static const double budget = 0.01;
+
+static ampprobe *governed(void) {
+    ampprobe *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->course = calloc(1, sizeof *p->course);
+    assert_non_null(p->course);
+    p->config.budget = budget;
+    ab_lib_governor_init(p);
+    return p;
+}
+
+static void end(ampprobe *p) {
+    free(p->course);
+    free(p);
+}
+
+/* The share of these seconds is the budget, within a tenth of it, and both kinds of steps have part in it. */
+static void assert_governed(const account *a) {
+    assert_true(a->probe <= 1.1 * budget * a->run);
+    assert_true(a->probe >= 0.9 * budget * a->run);
+    assert_true(a->gradients > 20 && a->layers > 5);
+}
+
+static loop of_length(double seconds) {
+    return (loop){.plain = seconds,
+                  .fixed = 5e-6,
+                  .look = 4e-4,
+                  .a_value = 1e-9,
+                  .layers = 1.5,
+                  .state = 1e-3,
+                  .values = 200 * 1000 * (int64_t)fmax(1, seconds * 1000)};
+}
+
+static void the_share_converges_to_the_budget_whatever_a_step_takes(void **state) {
+    (void)state;
+    const double lengths[] = {1e-3, 50e-3, 2};
+    for (int i = 0; i < 3; i++) {
+        ampprobe *p = governed();
+        const loop l = of_length(lengths[i]);
+        (void)play(p, &l, 20000 * l.plain);
+        const account later = play(p, &l, 20000 * l.plain);
+        assert_governed(&later);
+        end(p);
+    }
+}
+
+static void the_share_converges_again_after_a_change_of_length(void **state) {
+    (void)state;
+    const double lengths[] = {50e-3, 1e-3, 2, 50e-3};
+    ampprobe *p = governed();
+    for (int i = 0; i < 4; i++) {
+        const loop l = of_length(lengths[i]);
+        (void)play(p, &l, 20000 * l.plain);
+        const account later = play(p, &l, 20000 * l.plain);
+        assert_governed(&later);
+    }
+    end(p);
+}
+
+/* Where what every step costs is more than the budget, little else is looked at. */
+static void what_every_step_costs_leaves_the_rest_less(void **state) {
+    (void)state;
+    ampprobe *p = governed();
+    loop l = of_length(1e-3);
+    l.fixed = 12e-6; /* 1.2 % */
+    (void)play(p, &l, 10);
+    const account later = play(p, &l, 100);
+    assert_true(later.probe <= 0.0125 * later.run);
+    assert_in_range(later.layers, 1, 3);
+    assert_in_range(later.gradients, 5, 20);
+    end(p);
+}
+
+/* An hour in which the loop stood still pays for no hour of probing. */
+static void an_idle_hour_pays_for_little(void **state) {
+    (void)state;
+    ampprobe *p = governed();
+    const loop l = of_length(50e-3);
+    (void)play(p, &l, 1000);
+    ab_lib_governor_step(p, 3600, false, false);
+    const account later = play(p, &l, 1000);
+    assert_true(later.probe <= 1.1 * budget * later.run + 2);
+    assert_true(later.layers > 5);
+    end(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_counted_now_and_then_whatever_it_costs),
         cmocka_unit_test(a_budget_of_nothing_counts_no_gradients_later),
         cmocka_unit_test(layers_do_not_spend_what_gradients_earn),
+        cmocka_unit_test(the_share_converges_to_the_budget_whatever_a_step_takes),
+        cmocka_unit_test(the_share_converges_again_after_a_change_of_length),
+        cmocka_unit_test(what_every_step_costs_leaves_the_rest_less),
+        cmocka_unit_test(an_idle_hour_pays_for_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,9 @@ static double probed_update(const cJSON *cell) {
     const cJSON *param;
     double energy = 0, count = 0;
     cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) {
-        energy += ab_json_number(param, "update.energy", 0);
+        const cJSON *known = ab_json_at(param, "update.energy"); /* null: of an optimizer without a formula */
+        if (!cJSON_IsNumber(known)) continue;
+        energy += known->valuedouble;
         count += ab_json_number(param, "update.nonzero", 0);
     }
     return count > 0 ? sqrt(energy / count) / probed_weights(cell, false) : (double)NAN;

@@ -2,14 +2,20 @@
  * few percent. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 #include <string.h>
 
+/* Of a loop few steps are probed, most of them early: the rate may have risen since. */
+static double size_of_step(const ab_case *c) {
+    return ab_is_loop(&c->facts) ? ab_loop_step_size(&c->facts) : ab_relative_update(c->facts.baseline);
+}
+
 static bool judge_steps(const ab_case *c, ab_verdict *verdict) {
-    const double step = ab_relative_update(c->facts.baseline);
+    const double step = size_of_step(c);
     if (!(step < c->facts.limits->rate_step) || !ab_baseline_is_flat(c) ||
         !(step * c->facts.baseline_loss.steps < c->facts.limits->rate_moves))
         return false;
@@ -66,7 +72,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     const double lr = ab_json_number(c->facts.document, "config.lr", 0),
-                 moved = ab_relative_update(c->facts.baseline) * c->facts.baseline_loss.steps;
+                 moved = size_of_step(c) * c->facts.baseline_loss.steps;
     const double factor = fmin(1e6, 10 * fmax(1, round(0.5 / (moved + 1e-12) / 10)));
     ab_verdict ignored = *verdict;
     if (!judge_steps(c, &ignored)) {

@@ -59,6 +59,8 @@ static void find_spread(const cJSON *losses, ab_loss_facts *facts) {
     const int half = facts->steps / 2, used = half < AB_SUMMARY_FINAL_LOSSES ? half : AB_SUMMARY_FINAL_LOSSES;
     facts->begin = mean_between(losses, 0, used, &facts->begin_error);
     facts->begin_error /= sqrt(fmax(1, used));
+    facts->quarter = mean_between(losses, facts->steps / 4, facts->steps / 4 + used, &facts->quarter_error);
+    facts->quarter_error /= sqrt(fmax(1, used));
     (void)mean_between(losses, facts->steps - used, facts->steps, &facts->spread);
 }
 

@@ -27,7 +27,8 @@ typedef struct ab_loss_facts {
     double sustained;    /* highest median of five: a level that the loss stayed at, not a spike */
     double begin,
         begin_error; /* mean of the first 20 losses (of short runs the first half); standard error */
-    double spread;   /* standard deviation of the last 20; NAN: of fewer than 2 finite ones */
+    double quarter, quarter_error; /* the same of those from a quarter of the run on */
+    double spread;                 /* standard deviation of the last 20; NAN: of fewer than 2 finite ones */
 } ab_loss_facts;
 
 typedef struct ab_skip_facts {

@@ -51,10 +51,33 @@ double ab_loop_step_size(const ab_facts *facts) {
     return ab_relative_update(facts->baseline) * rate_raised(facts);
 }
 
-bool ab_loop_is_flat(const ab_facts *facts) {
+/* O0's last losses are not below these by more than chance. */
+static bool has_not_fallen(const ab_facts *facts, double mean, double error) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
     const double last_error = o0->spread / sqrt(AB_SUMMARY_FINAL_LOSSES);
-    return !(o0->begin - o0->final > facts->limits->trend_errors * hypot(o0->begin_error, last_error));
+    return !(mean - o0->final > facts->limits->trend_errors * hypot(error, last_error));
+}
+
+bool ab_loop_is_flat(const ab_facts *facts) {
+    return has_not_fallen(facts, facts->baseline_loss.begin, facts->baseline_loss.begin_error);
+}
+
+bool ab_loop_stalls(const ab_facts *facts) {
+    return has_not_fallen(facts, facts->baseline_loss.quarter, facts->baseline_loss.quarter_error);
+}
+
+const cJSON *ab_loop_silent_relu(const ab_facts *facts, int *place) {
+    const cJSON *modules = ab_json_at(facts->document, "probe.about.modules"), *output;
+    *place = -1;
+    cJSON_ArrayForEach(output, ab_json_at(facts->baseline, "probes.activations")) {
+        const cJSON *class = cJSON_GetObjectItemCaseSensitive(modules, ab_json_text(output, "layer", ""));
+        const double count = ab_json_number(output, "count", 0);
+        ++*place;
+        if (cJSON_IsString(class) && strncmp(class->valuestring, "ReLU", 4) == 0 && count > 0 &&
+            ab_json_number(output, "zero", 0) == count && ab_json_number(output, "steps.count", 0) >= 2)
+            return output;
+    }
+    return NULL;
 }
 
 bool ab_loop_rises(const ab_facts *facts) {

@@ -34,6 +34,13 @@ double ab_loop_step_size(const ab_facts *facts);
  * losses only: the loss of somebody's own loop may have any zero and any sign. */
 bool ab_loop_is_flat(const ab_facts *facts);
 
+/* O0's loss has not fallen since a quarter of the run, by the same test. */
+bool ab_loop_stalls(const ab_facts *facts);
+
+/* The first layer of O0 (in the order of its parameters) whose output was 0 for all samples of all probed
+ * steps, two or more, and whose class is a rectifier's; NULL: none. *place: in probes.activations. */
+const cJSON *ab_loop_silent_relu(const ab_facts *facts, int *place);
+
 /* O0's loss rose: for five steps it was further above the first than it ends below that, several times
  * (loop_rise), and further than the last losses scatter (loop_scatter). */
 bool ab_loop_rises(const ab_facts *facts);

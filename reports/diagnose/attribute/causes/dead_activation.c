@@ -1,13 +1,30 @@
 /* A relu whose output is 0 for every sample of a batch, in O0: no signal and no gradient passes. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 #include <string.h>
 
+/* In a probe's record of a loop, whatever its loss does: a bias behind the relu may learn a constant. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    int place = 0;
+    const bool loop = ab_is_loop(&c->facts) && c->facts.baseline && c->facts.baseline_loss.nonfinite == 0;
+    const cJSON *dead = loop ? ab_loop_silent_relu(&c->facts, &place) : NULL;
+    if (!dead) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->since = 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "layer", ""));
+    ab_verdict_add_evidence(verdict, "all %.0f outputs of %s at the probed steps of O0 are 0",
+                            ab_json_number(dead, "count", 0), ab_text_brief(verdict->layer, 60));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/activations/%d/zero", place);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (shows(c, verdict)) return true;
     const double most = c->facts.limits->dead_units;
     int place = 0;
     const cJSON *dead = ab_silent_relu(&c->facts, most, &place);
@@ -26,11 +43,18 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool learns(const ab_case *c, const ab_verdict *verdict) {
+    return !ab_is_loop(&c->facts) && ab_refuted_o0_learns.holds(c, verdict);
+}
+
+static const ab_refutation refuted_learns = {"O0 learns", learns};
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     int place = 0;
     const double most = c->facts.limits->dead_units;
     (void)verdict;
-    if (ab_json_number(ab_silent_relu(&c->facts, most, &place), "silent_first", 0) > most) {
+    if (ab_is_loop(&c->facts) ||
+        ab_json_number(ab_silent_relu(&c->facts, most, &place), "silent_first", 0) > most) {
         ab_remedy_add_text(remedy,
                            "look at what shifts its inputs (biases, constants, --normalize), or use a leaky "
                            "function");
@@ -47,7 +71,8 @@ const ab_verdict_rule ab_verdict_rule_dead_activation = {
     .text = "a relu is silent for every sample: nothing gets through",
     .needs = {&ab_need_o0, &ab_need_signals},
     .predicts = AB_SYMPTOM_BASELINE,
-    .refuted_by = {&ab_refuted_o0_learns},
+    .refuted_by = {&refuted_learns},
     .judge = judge,
+    .shows = shows,
     .remedy = remedy,
 };

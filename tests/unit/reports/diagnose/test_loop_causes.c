@@ -30,7 +30,10 @@ typedef struct loop {
     double factor, offset; /* of all losses; 0: 1 and 0 */
     double update;         /* of each step, of weights of size 1; 0: none is shown */
     int anew;              /* the scale is the first one again after so many steps; 0: never */
-    const char *fact;      /* stated once at step 3 */
+    bool silent;           /* the outputs of a layer act are all 0 */
+    bool has_front;        /* there is an earlier layer in, whose gradients are `front` times these */
+    double front;
+    const char *fact; /* stated once at step 3 */
     const char *place;
     double value;
     double loaded_scale; /* stated with it; 0: not */
@@ -117,12 +120,33 @@ static double loss_at(const loop *l, int i) {
     return l->coarse_loss ? ab_format_round(&ab_format_bf16, &nearest, wide) : wide;
 }
 
+static int32_t front_id;
+
+static void show_front(ampprobe *p, const loop *l, double scale) {
+    loop other = *l;
+    other.gradient *= l->front;
+    show_gradient(p, front_id, &other, scale, false);
+}
+
+/* A layer that shows nothing but zeros. */
+static void show_zeros(ampprobe *p) {
+    static const float zeros[VALUES];
+    ampprobe_tensor t = {.role = AMPPROBE_ACTIVATION,
+                         .data = zeros,
+                         .count = VALUES,
+                         .stride = 1,
+                         .storage_bytes = sizeof zeros};
+    assert_int_equal(ampprobe_see_named(p, "act", &t), AMPPROBE_OK);
+}
+
 static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) {
     const bool bad = i >= l->skip_from && i < l->skip_to;
     double next = bad ? scale / 2 : scale * l->growth;
     if (l->no_scaler) next = scale;
     if (l->anew > 0 && i % l->anew == l->anew - 1) next = l->scale;
+    if (l->has_front) show_front(p, l, l->no_scaler ? 1 : scale);
     show_gradient(p, id, l, l->no_scaler ? 1 : scale, bad);
+    if (l->silent) show_zeros(p);
     if (l->logits > 0) show_output(p, l);
     if (l->moment > 0) show_moments(p, id, l);
     if (l->update > 0) show_update(p, id, l);
@@ -160,6 +184,7 @@ static const ab_diagnosis *diagnose(loop l) {
              "{\"probe_every\": 1, \"model\": \"m\", \"half\": \"%s\", \"framework\": \"torch\"%s}",
              l.half ? l.half : "fp16", l.config ? l.config : ", \"level\": \"torch:autocast\"");
     ampprobe *p = pl_open(config);
+    if (l.has_front) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
     const int32_t id = pl_parameter(p, "fc.weight", l.weights, VALUES);
     double scale = l.scale;
     for (int i = 0; i < STEPS; i++) scale = step(p, id, &l, i, scale);
@@ -328,6 +353,31 @@ static void a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rise
     other.update = 0.01;
     expect_in_any_units(other, "unknown");
     assert_int_equal(diagnosis.unnamed.since, 20);
+}
+
+/* ---- signals ---------------------------------------------------------------------------------- */
+
+static void a_layer_that_is_always_zero_lets_nothing_through(void **state) {
+    (void)state;
+    loop l = {.silent = true,
+              .factor = 1,
+              .no_scaler = true,
+              .config = ", \"level\": \"O0\", \"about\": {\"modules\": {\"act\": \"ReLU\"}}"};
+    expect(l, "dead_activation", "act");
+    l.config = ", \"level\": \"O0\", \"about\": {\"modules\": {\"act\": \"Dropout\"}}";
+    expect_no(l, "dead_activation");
+}
+
+static void gradients_that_do_not_reach_the_first_layer_vanish(void **state) {
+    (void)state;
+    loop l = {.has_front = true, .factor = 1, .no_scaler = true, .gradient = 1, .config = fp32};
+    expect(l, "vanishing_gradient", "in"); /* none at all, whatever the loss does */
+    l.front = 1e-4;
+    expect_no(l, "vanishing_gradient"); /* it learns */
+    l.last_loss = 2.3;
+    expect(l, "vanishing_gradient", "in");
+    l.front = 1e-2;
+    expect_no(l, "vanishing_gradient");
 }
 
 /* ---- scales ----------------------------------------------------------------------------------- */
@@ -525,6 +575,8 @@ int main(void) {
         cmocka_unit_test(scale_to_infinity),
         cmocka_unit_test(what_is_missing_is_said_in_the_words_of_a_loop),
         cmocka_unit_test(a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rises),
+        cmocka_unit_test(a_layer_that_is_always_zero_lets_nothing_through),
+        cmocka_unit_test(gradients_that_do_not_reach_the_first_layer_vanish),
         cmocka_unit_test(a_scaler_that_is_made_anew_is_told_by_a_scale_that_rises_after_a_skipped_step),
         cmocka_unit_test(a_scale_that_moves_between_micro_batches_moves_by_more_than_one_update),
         cmocka_unit_test(a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not),

@@ -8,7 +8,23 @@ stats data index 1 using 1 nooutput
 peak = STATS_max
 left_edge = intensity_low / 3; right_edge = intensity_high * 3
 bottom = flops_low / 2.5
+rate_top = (rate_high > copy_cache ? rate_high : copy_cache) * 2
+rate_span = rate_top / (rate_low / 2)
 roof(x, slope) = (x * slope < peak) ? x * slope : NaN
+# where the line of a slope comes into the picture, and whether it has room for a label there
+enters(slope) = 1.15 * (left_edge * slope > bottom ? left_edge : bottom / slope)
+is_shown(slope) = 1.3 * enters(slope) * slope < peak
+# labels that would cover an earlier one of their panel move below it; in pixels
+pixels(span) = (height - 156) / log10(span)
+array down[labels + 1]
+do for [k = 1:labels] {
+    per_decade = pixels(panel_of[k] == 1 ? 2 * peak / bottom : rate_span)
+    down[k] = 0
+    do for [j = 1:k - 1] {
+        gap = per_decade * log10(y_of[j] / y_of[k]) - down[j] + down[k]
+        if (panel_of[j] == panel_of[k] && abs(gap) < 13) { down[k] = down[k] + 13 - gap }
+    }
+}
 set multiplot
 set logscale xy
 set label 1 'Roofline: '.subject.page_note at screen px(24), screen py(22) noenhanced font title_font \
@@ -27,16 +43,19 @@ set format y '%g'
 set label 2 'matrix products: GFLOP/s against flop per byte' at graph 0, screen py(94) font small_font \
     textcolor rgb soft
 do for [k = 1:labels] { if (panel_of[k] == 1) { set label 100+k name_of[k] at first x_of[k], first y_of[k] \
-    offset 0.9,0 noenhanced font tiny_font textcolor rgb soft } }
-set label 200 'copying in memory' at first left_edge * 1.15, first left_edge * 1.15 * copy_memory \
-    offset 0,0.7 font tiny_font textcolor rgb soft
-if (left_edge * 1.3 * copy_cache < 0.8 * peak) {
-    set label 201 'in cache' at first left_edge * 1.15, first left_edge * 1.15 * copy_cache \
-        offset 0,0.7 font tiny_font textcolor rgb soft
+    offset char 1.4, screen -down[k] / height noenhanced font tiny_font textcolor rgb soft } }
+if (is_shown(copy_memory)) {
+    set label 200 'copying in memory' at first enters(copy_memory), first enters(copy_memory) * copy_memory \
+        offset 1.4,0 font tiny_font textcolor rgb soft
+}
+if (is_shown(copy_cache)) {
+    set label 201 'in cache' at first enters(copy_cache), first enters(copy_cache) * copy_cache \
+        offset 1.4,0 font tiny_font textcolor rgb soft
 }
 set samples 400
 plot roof(x, copy_memory) with lines linecolor rgb '#888888' linewidth 1.6 notitle, \
-     roof(x, copy_cache) with lines linecolor rgb '#888888' linewidth 1.6 dashtype 2 notitle, \
+     (is_shown(copy_cache) ? roof(x, copy_cache) : NaN) with lines linecolor rgb '#888888' linewidth 1.6 \
+     dashtype 2 notitle, \
      for [k = 1:roofs] data index 1 every ::(k-1)::(k-1) using (left_edge):1:(right_edge - left_edge):(0) \
      with vectors nohead linecolor rgb '#888888' linewidth 1.6 notitle, \
      data index 1 using (right_edge / 1.1 / 2**$0):1:(roof_name[int($0)+1]) with labels right offset 0,0.6 \
@@ -50,11 +69,11 @@ set key off
 set lmargin at screen px(0.5 * width + 54)
 set rmargin at screen px(width - 24)
 set xrange [bytes_low / 2:bytes_high * 4]
-set yrange [rate_low / 2:(rate_high > copy_cache ? rate_high : copy_cache) * 2]
+set yrange [rate_low / 2:rate_top]
 set label 2 'everything else: GB/s against bytes; the line: copying as many' \
     at graph 0, screen py(94) font small_font textcolor rgb soft
 do for [k = 1:labels] { if (panel_of[k] == 2) { set label 100+k name_of[k] at first x_of[k], first y_of[k] \
-    offset 0.9,0 noenhanced font tiny_font textcolor rgb soft } }
+    offset char 1.4, screen -down[k] / height noenhanced font tiny_font textcolor rgb soft } }
 set format x '%.0s%cB'
 plot data index 0 using 1:2 with lines linecolor rgb '#888888' linewidth 1.6, \
      for [i = 1:cells] data index 2*i+1 using 1:2:(size($3)) with points pointtype 7 pointsize variable \

@@ -4,6 +4,7 @@
 #include "bench/amp/apex_lines.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
+#include "reports/record/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,8 +14,9 @@ enum { LINE = 160 };
 
 const char *ab_monitor_line(int64_t step, int64_t each, const ab_step_event *event, int64_t skipped,
                             char *text) {
-    ab_text_show(text, LINE, "epoch: %" PRId64 " step: %" PRId64 ", loss is %.7g, scale %.9g",
-                 step / each + 1, step % each + 1, (double)event->loss, event->scale);
+    char scale[AB_TEXT_NUMBER];
+    ab_text_show(text, LINE, "epoch: %" PRId64 " step: %" PRId64 ", loss is %.7g, scale %s", step / each + 1,
+                 step % each + 1, (double)event->loss, ab_text_scale(scale, event->scale));
     if (skipped > 0) ab_text_append(text, LINE, ", %" PRId64 " skipped", skipped);
     if (event->skipped) ab_text_append(text, LINE, ", this step too: a gradient overflowed");
     return text;

@@ -14,6 +14,14 @@ for text in "mlp on synthetic" "O0 " "O1 " "O2 " "O3 " "O0+ulp" "O0+rounding" "Â
 do expect_text "$work/table" "$text" "the table"; done
 expect_text "$work/err" "mlp/O2/dynamic/fp16/cpu/seed1" "progress names the cells"
 expect_text "$work/err" "result in $result" "the run says where the result is"
+# a build that is slower than a release says so beside its speeds
+if grep -qE '"build_type":\s*"Debug"|-fsanitize=|"onednn_version":\s*null' "$result"; then
+    expect_text "$work/table" ": a release build with oneDNN is faster" "the table of a slow build"
+    expect_text "$work/err" "samples/s (a " "progress of a slow build"
+else
+    expect_no_text "$work/table" "speeds of a" "the table of a release build"
+    expect_no_text "$work/err" "samples/s (a " "progress of a release build"
+fi
 grep -q $'\r' "$work/err" && fail "progress is redrawn although stderr is no terminal"
 follows_schema "$result" "the grid's document"
 expect_text "$result" '"complete"' "the document"

@@ -72,6 +72,9 @@ expect_text "$work/err" "epoch: 1 step: 1, loss is 2.25, scale 65536" "the first
 grep -qE '^epoch: 1 step: 1, .*scale 65536, 1 skipped, this step too: a gradient overflowed$' "$work/err" ||
     fail "a skipped step says so: $(cat "$work/err")"
 
+run "${tiny[@]}" --quiet --levels O2 --scales 2^40 --no-floor --log-every 3 --out "$work/w/result.json"
+expect_text "$work/err" ", scale 2^40" "a large scale is written as everywhere"
+
 # Of every step: rate, norm of the gradients (the one that --clip-norm computes, by other code), accuracy on
 # its own batch: that of the test set where that is the batch.
 list() { tr -d ' \n\t' <"$1" | grep -o "\"$2\":\[[^]]*\]" | sed -n 1p; }

@@ -45,7 +45,7 @@ static void show(ab_progress *progress, int64_t step, const ab_progress_now *at,
     if (progress->terminal) fputs("\r\033[K", stderr);
     ab_print(stderr, "[%d/%d] %s  step %lld/%lld", progress->done + 1, progress->processes, progress->cell,
              (long long)step, (long long)progress->steps);
-    if (step > 0) fprintf(stderr, "  loss %.4g  scale %s", at->loss, ab_text_scale(scale, at->scale));
+    if (step > 0) ab_print(stderr, "  loss %.4g  scale %s", at->loss, ab_text_scale(scale, at->scale));
     if (at->skipped > 0) fprintf(stderr, "  %lld skipped", (long long)at->skipped);
     if (step > 0) fprintf(stderr, "  %.0f samples/s", (double)(step * progress->batch) / in_process);
     if (step > 0 && progress->build[0]) ab_print(stderr, " (%s)", progress->build);

@@ -83,6 +83,12 @@ expect_text "$work/out" "weight_update_lost" "margins"
 python corpus_facts show lost_conv_o3
 expect_text "$work/out" "lost_energy" "the figures of a case"
 
+# A cell with overrides, which are in its name, is found and judged.
+python3 "$AMPBENCH_SOURCE/scripts/confusion" --program "$AMPBENCH" --only bn_statistics_o2 >"$work/out" 2>&1
+rc=$?
+expect_rc 0 "the confusion of a case"
+expect_text "$work/out" "right cause first                                  1 of 1" "the confusion of a case"
+
 # Thresholds that are quantiles are what the figures give.
 python corpus_facts quantiles
 expect_rc 0 "the quantiles"

@@ -7,6 +7,7 @@ its exceptions. The record begins with the first backward pass or step of an opt
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import sys
 import types
@@ -24,9 +25,11 @@ every rank is: torchrun OPTIONS -m ampprobe SCRIPT arguments
   --every N          show everything at every so many steps; 0: as the budget allows (0)
   --budget SHARE     share of the run's time that the probe may take (0.01)
   --half FORMAT      fp16 or bf16: the format whose range is judged, where it cannot be seen
-  --thorough         run it up to four times: as it is; with every operation looked at where it went wrong; in
-                     fp32; and in fp32 where that went wrong. Only the first run's output is shown
-  --look FIRST:LAST  look at every operation of these steps
+  --thorough         run it up to four times: as it is; with every operation looked at where it went wrong, or
+                     of its first and last steps; in fp32; and in fp32 where that went wrong. Only the first
+                     run's output is shown
+  --look FIRST:LAST  look at every operation of these steps; FIRST: alone until the script ends; several with
+                     commas between
   --stop-after STEP  end the script after this step
   --fp32             run it in fp32: autocast off, a GradScaler at 1, fp32 where it asks for a half dtype
   -h, --help         this text
@@ -69,13 +72,17 @@ def _budget(text: str) -> float:
     return value
 
 
-def _look(text: str) -> tuple[int, int]:
-    first, colon, last = text.partition(":")
-    wanted = "two steps from 0, FIRST:LAST"
-    steps = _number(int, "--look", first, wanted), _number(int, "--look", last if colon else first, wanted)
-    if not 0 <= steps[0] <= steps[1]:
-        raise UsageError(f"--look is {wanted}, not {text!r}")
-    return steps
+def _look(text: str) -> list[tuple[int, float]]:
+    wanted = "two steps from 0, FIRST:LAST, or more of them with commas between"
+    windows = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        begin = _number(int, "--look", first, wanted)
+        end = _number(int, "--look", last, wanted) if last else math.inf if colon else begin
+        if not 0 <= begin <= end:
+            raise UsageError(f"--look is {wanted}, not {text!r}")
+        windows.append((begin, end))
+    return windows
 
 
 def _stop_after(text: str) -> int:

@@ -22,13 +22,13 @@ class Look:
         self.probe = probe
         self.on = False
         self._looker: Any = None
-        self._first, self._last = 0, -1  # steps that were asked for
+        self._windows: list[tuple[int, float]] = []  # first and last of the steps that were asked for
         self._stop_after: Optional[int] = None
         self._times = 0
 
-    def take(self, looker: Any, first: int, last: int, stop_after: Optional[int]) -> None:
+    def take(self, looker: Any, windows: list, stop_after: Optional[int]) -> None:
         """Looks at these steps; the looker has looked at what came before the first one."""
-        self._looker, self._first, self._last, self._stop_after = looker, first, last, stop_after
+        self._looker, self._windows, self._stop_after = looker, windows, stop_after
         self.probe.quiet.end()
         self.probe.may_be_quiet = False
         looker.knows(self.probe.living_models())
@@ -38,7 +38,7 @@ class Look:
         """A step begins; `lost`: the one before was skipped, and its loss was not finite."""
         if self._stop_after is not None and step > self._stop_after:
             self._end_of_script()
-        asked = self._first <= step <= self._last
+        asked = any(first <= step <= last for first, last in self._windows)
         wanted = asked or (lost and self._times < MOST_STEPS)
         if not wanted:
             if self.on:
@@ -51,9 +51,10 @@ class Look:
             self._looker.begins(step)
 
     def _start(self) -> None:
-        torch, models = sys.modules.get("torch"), self.probe.living_models()
-        if torch is None or self.probe.world > 1 or not all(hasattr(m, "named_modules") for m in models):
+        torch = sys.modules.get("torch")
+        if torch is None or self.probe.world > 1:
             return
+        models = [model for model in self.probe.living_models() if hasattr(model, "named_modules")]
         if any(_layers.is_compiled(model, torch) for model in models):
             return
         if self._looker is None:
@@ -71,6 +72,11 @@ class Look:
             if self._looker.failed:
                 self.probe.note(f"operations are not looked at any more: {self._looker.failed}")
                 self._looker.failed = None
+
+    def tell_facts(self) -> None:
+        """The run ends: states what the steps that were looked at last have shown."""
+        for name, value, place in self._looker.facts() if self._looker is not None else ():
+            self.probe.fact(name, value, place)
 
     def leave(self) -> None:
         """Leaves the mode that sees operations."""

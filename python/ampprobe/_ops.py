@@ -15,7 +15,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Optional
 
-from . import _kinds, _origin
+from . import _kinds, _origin, _rounding, _whole
 from ._layers import clean_name, tensors_in
 from ._replay import _floats, _in_double, _rows
 
@@ -37,7 +37,8 @@ class Op:
     """One operation as it ran."""
 
     __slots__ = ("index", "name", "type", "traits", "stage", "module", "leaf", "place", "reads", "bad",
-                 "state", "partial", "event", "forward", "rows", "fills", "poison")  # fmt: skip
+                 "state", "partial", "event", "forward", "rows", "fills", "poison", "library", "of_weights",
+                 "writes_weights", "tags", "factor", "decays", "whole", "label")  # fmt: skip
 
     index: int
     name: str
@@ -56,6 +57,14 @@ class Op:
     rows: int  # of a softmax that are NaN
     poison: str  # what it reads that nobody is known to have made: "poisoned_input", "bad_weights" or ""
     fills: bool  # writes what it was not given
+    library: bool  # an optimizer of torch's runs it
+    of_weights: bool  # it reads a parameter
+    writes_weights: bool  # over a parameter
+    tags: set  # what it was made from, element by element: "weight", "gradient"
+    factor: Optional[float]  # of a product
+    decays: list  # of averages that it multiplied in place: by how much, and what of that was lost
+    whole: Optional[tuple]  # largest of the whole numbers in half that it was made from, bits of the format
+    label: str
 
 
 class _Frames:
@@ -63,6 +72,8 @@ class _Frames:
 
     def __init__(self, torch: Any):
         self._torch = os.path.dirname(torch.__file__)
+        self._optim = os.path.join(self._torch, "optim")
+        self._averages = os.path.join(self._optim, "swa_utils.py")
         own = os.path.dirname(_mode.__code__.co_filename)
         self._others = (own, sysconfig.get_paths()["stdlib"], "<frozen")
         self._packages = sysconfig.get_paths()["purelib"]
@@ -75,16 +86,17 @@ class _Frames:
         if code is self._call:
             kind = "module"
         elif path.startswith(self._torch):
-            kind = "update" if path.startswith(os.path.join(self._torch, "optim")) else "library"
+            kind = "update" if path.startswith(self._optim) and path != self._averages else "library"
         elif path.startswith(self._others) and not path.startswith(self._packages):
             kind = "library"
         self._kinds[code] = kind
         return kind
 
-    def now(self) -> tuple[str, Any, bool, bool]:
-        """Place, innermost module, whether it runs no source of the user's, whether an optimizer steps."""
+    def now(self) -> tuple[str, Any, bool, bool, bool]:
+        """Place, innermost module, whether it runs no source of the user's, whether an optimizer steps, and
+        whether that is one of torch's."""
         frame: Any = sys._getframe(2)
-        module, place, leaf, update = None, "", False, False
+        module, place, leaf, update, library = None, "", False, False, False
         while frame is not None and not (place and module is not None):
             kind = self._kinds.get(frame.f_code) or self._kind(frame.f_code)
             if kind == "module" and module is None:
@@ -92,9 +104,9 @@ class _Frames:
             elif kind == "user" and not place:
                 place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
             elif kind == "update":
-                update = True
+                update, library = True, library or not place
             frame = frame.f_back
-        return place, module, leaf, update
+        return place, module, leaf, update, library
 
 
 def _memory(tensor: Any) -> int:
@@ -127,6 +139,8 @@ class Looker:
         self._sequence: dict[int, Op] = {}
         self._changes: dict[Any, tuple] = {}
         self._frames = _Frames(torch)
+        self.rounding = _rounding.Rounding(torch, self._parameters)
+        self.whole = _whole.Whole(torch, _memory)
         self._mode: Any = None
         self.pid = os.getpid()
         self.spent = 0.0  # seconds
@@ -137,6 +151,8 @@ class Looker:
         """Looks from here on."""
         if not self.on and not self.full:
             self._begun = len(self.ops)
+            self.rounding.forget()
+            self.whole.forget()
             if self._mode is None:
                 self._mode = _mode(self)
                 self._mode.__enter__()
@@ -156,6 +172,7 @@ class Looker:
             if hasattr(model, "named_modules"):
                 self._names.update((id(module), clean_name(name)) for name, module in model.named_modules())
                 self._parameters.update(_memory(parameter) for parameter in model.parameters())
+                self.rounding.shapes.update(tuple(parameter.shape) for parameter in model.parameters())
 
     def fail(self, error: BaseException) -> None:
         """An operation was not understood: the looking ends."""
@@ -166,9 +183,6 @@ class Looker:
     def begins(self, step: int) -> None:
         """A step begins."""
         self.step, self.loss, self.gradients, self._explained, self.scale = step, None, [], 0, 1.0
-        if len(self.ops) > MOST_OPS:
-            self.full = True
-            self.on = False
 
     # -- what operations tell ------------------------------------------------------------------------
 
@@ -197,12 +211,17 @@ class Looker:
             self._changes[function] = found
         return found
 
-    def begins_op(self, args: tuple, kwargs: dict) -> list:
-        """What an operation is about to read: tensor, who wrote it, whether it is finite."""
-        return [(tensor, *self._read(tensor)) for tensor in _floats((args, kwargs), self.torch)]
+    def begins_op(self, function: Any, args: tuple, kwargs: dict) -> tuple[list, Any]:
+        """What an operation is about to read: tensor, who wrote it, whether it is finite; and a copy of what
+        it writes over."""
+        read = [(tensor, *self._read(tensor)) for tensor in _floats((args, kwargs), self.torch)]
+        return read, self.rounding.before(_kinds.base_name(function), args)
 
-    def ends_op(self, function: Any, args: tuple, kwargs: dict, outputs: Any, read: list) -> None:
+    def ends_op(
+        self, function: Any, args: tuple, kwargs: dict, outputs: Any, read: list, before: Any
+    ) -> None:
         """An operation has run."""
+        self.whole.integers(_kinds.base_name(function), args, outputs, self._here)
         schema, changed = function._schema, self.changed(function)
         given = [args[i] if i < len(args) else kwargs.get(name) for i, name in changed]
         results = _floats((outputs, given), self.torch)
@@ -213,10 +232,13 @@ class Looker:
         op.name, op.index = _kinds.base_name(function), len(self.ops)
         op.rows, op.event, op.forward = 0, None, None
         op.type, op.traits = _kinds.kind_of(op.name, args)
-        op.place, op.module, op.leaf, update = self._frames.now()
+        op.place, op.module, op.leaf, update, op.library = self._frames.now()
         self._place(op, update)
         op.fills = op.name.removesuffix("_like") in _FILLS
         op.reads, op.bad, op.poison = [], [], ""
+        op.tags, op.factor, op.decays, op.whole = set(), None, [], None
+        op.of_weights = any(_memory(tensor) in self._parameters for tensor, _, _ in read)
+        op.writes_weights = any(_memory(tensor) in self._parameters for tensor in results)
         for tensor, writer, state in read:
             if state == BAD and writer is None:
                 op.poison = "bad_weights" if _memory(tensor) in self._parameters else "poisoned_input"
@@ -228,11 +250,27 @@ class Looker:
         if op.state == BAD and not op.bad and self._explained < _MOST_EXPLAINED:
             self._explained += 1
             self._explain(op, function, args, kwargs, [t for t, _, _ in read], results, bool(changed))
+        op.label = self._label(op.forward or op)
+        self.rounding.after(op, before, args, kwargs, outputs)
+        self.whole.positions(op, args, outputs)
         self.ops.append(op)
+        if len(self.ops) > MOST_OPS:
+            self.full, self.on = True, False
         for tensor in results:
             whole = tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
             op.partial = not whole
             self._writers[_memory(tensor)] = (op, weakref.ref(tensor))
+
+    def _here(self) -> str:
+        """The label of an operation that is not kept."""
+        op = Op()
+        op.place, op.module, op.leaf, _, _ = self._frames.now()
+        op.type = ""
+        return self._label(op)
+
+    def facts(self) -> list:
+        """Name, value and place of what was found in the arithmetic since looking began."""
+        return [*self.rounding.facts(), *self.whole.facts()]
 
     def _place(self, op: Op, update: bool) -> None:
         """Forward or backward pass; of the latter, of which operation it is a part."""
@@ -404,9 +442,9 @@ def _mode(looker: Looker) -> Any:
             if not looker.on or os.getpid() != looker.pid:
                 return function(*args, **kwargs)
             started = perf_counter()
-            read: Optional[list] = None
+            read: Any = None
             try:
-                read = looker.begins_op(args, kwargs)
+                read = looker.begins_op(function, args, kwargs)
             except Exception as error:
                 looker.fail(error)
             looker.spent += perf_counter() - started
@@ -414,7 +452,7 @@ def _mode(looker: Looker) -> Any:
             started = perf_counter()
             try:
                 if read is not None:
-                    looker.ends_op(function, args, kwargs, outputs, read)
+                    looker.ends_op(function, args, kwargs, outputs, *read)
             except Exception as error:
                 looker.fail(error)
             looker.spent += perf_counter() - started

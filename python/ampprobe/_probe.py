@@ -461,6 +461,7 @@ class Probe:
                         group.finish()
                     self.finder.weights(group)
                 self._tell_precision()
+                self.look.tell_facts()
         except Exception as error:
             self.fail(error)
         self.off = True

@@ -1,7 +1,8 @@
 """python -m ampprobe --thorough: the same script several times, each pass for what the one before left open.
 
 1. As it is: the record, its output, its exit status.
-2. As it is, with every operation looked at in the steps where the first pass went wrong; ended after them.
+2. As it is, with every operation looked at in the steps where the first pass went wrong; ended after them. If
+   nothing went wrong: in its first and its last steps, and after them, as what rounding loses is lost late.
 3. In fp32, if the first pass used a half format: the baseline, in a record beside the first.
 4. In fp32, with every operation looked at where that went wrong.
 
@@ -19,7 +20,8 @@ import tempfile
 from typing import Any, Optional
 
 _MARGIN = 1  # steps before and after the one that went wrong
-_START = 1  # last step of a run in which nothing went wrong that is looked at
+_START = 1  # last of the first steps of a run in which nothing went wrong
+_END = 3  # of its last steps that are looked at
 
 
 def baseline_path(path: str) -> str:
@@ -51,7 +53,7 @@ def first_bad_step(document: dict) -> Optional[int]:
     """The first step of a record whose loss is not finite; else the first late skip; else None."""
     cell = document["cells"][0]
     stride = int(cell.get("loss_stride", 1))
-    for index, loss in enumerate(cell["loss"]):
+    for index, loss in enumerate(cell.get("loss", [])):
         if loss is None:
             return index * stride
     steps, skipped = int(cell.get("steps_total", 0)), cell.get("skipped_steps", [])
@@ -61,7 +63,7 @@ def first_bad_step(document: dict) -> Optional[int]:
 
 def _same(one: dict, other: dict) -> bool:
     """Whether the runs of two records began alike, bit for bit."""
-    first, second = one["cells"][0]["loss"], other["cells"][0]["loss"]
+    first, second = (each["cells"][0].get("loss", []) for each in (one, other))
     count = min(len(first), len(second), 3)
     return count > 0 and first[:count] == second[:count]
 
@@ -89,12 +91,10 @@ class Passes:
     def _look(self, path: str, document: dict, *more: str) -> None:
         """Looks at every operation where a run went wrong, and puts what is found into its record."""
         bad = first_bad_step(document)
-        first, last = (max(0, bad - _MARGIN), bad + _MARGIN) if bad is not None else (0, _START)
         if more and bad is None:
             return
-        _say(f"again, looking at every operation of steps {first} to {last}")
+        window = _window(bad, int(document["cells"][0].get("steps_total", 0)))
         with tempfile.TemporaryDirectory() as folder:
-            window = ("--look", f"{first}:{last}", "--stop-after", str(last))
             found = self._again(os.path.join(folder, "look.ampprobe.json"), *window, *more)
         if found is None:
             return
@@ -126,6 +126,17 @@ class Passes:
             document["probe"]["about"]["baseline"] = os.path.basename(self.fp32)
             _write(self.out, document)
         return status
+
+
+def _window(bad: Optional[int], steps: int) -> tuple:
+    """Options of a pass that looks at where a run went wrong, or else at its first and last steps."""
+    if bad is not None:
+        first, last = max(0, bad - _MARGIN), bad + _MARGIN
+        _say(f"again, looking at every operation of steps {first} to {last}")
+        return ("--look", f"{first}:{last}", "--stop-after", str(last))
+    late = steps - _END
+    _say(f"again, looking at every operation of steps 0 to {_START} and of the last {_END}")
+    return ("--look", f"0:{_START},{late}:" if late > _START + 1 else "0:")
 
 
 def _is_mixed(cell: dict, formats: list[str]) -> None:

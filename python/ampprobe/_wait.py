@@ -86,7 +86,7 @@ class Waiting:
     def __init__(self, options: dict):
         own = ("look", "stop_after", "fp32")
         self.options = {key: value for key, value in options.items() if key not in own}
-        self.look = options.get("look")  # first and last step of which every operation is looked at
+        self.look = options.get("look")  # first and last steps of which every operation is looked at
         self.stop_after = options.get("stop_after")
         self.fp32 = bool(options.get("fp32"))
         self.looker: Any = None
@@ -197,7 +197,7 @@ class Waiting:
             if known is not None:
                 self.probe.loaded(known)
             if self.looker is not None:
-                self.probe.look.take(self.looker, *self.look, self.stop_after)
+                self.probe.look.take(self.looker, self.look, self.stop_after)
         except Exception as error:
             self._say(error)
         finally:

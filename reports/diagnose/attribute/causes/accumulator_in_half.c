@@ -1,6 +1,7 @@
-/* Sums of products rounded to the half format after every addition, as configured: long sums lose their small
- * addends. */
+/* Sums rounded to the half format after every addition: long sums lose their small addends. Of products, as
+ * configured; or a sum of a loop's own, of which operations that were looked at show what was lost. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
 
@@ -29,7 +30,13 @@ static void say_sums(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_add_evidence(verdict, "sums of products%s are kept in %s", names, c->facts.half->name);
 }
 
+static bool lost_increments(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "sum_increments_lost", c->facts.limits->increments_lost,
+                         "what is added to a sum that is kept in half does not change it", verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (lost_increments(c, verdict)) return true;
     ab_first_nonfinite first;
     if (!ab_facts_accumulates_in_half(&c->facts) || !ab_case_fails_alone(c)) return false;
     const bool proved = overflowed(c, &first);
@@ -50,17 +57,18 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
-    (void)ab_remedy_wide_sums(&c->facts, remedy);
+    if (!ab_remedy_wide_sums(&c->facts, remedy)) ab_remedy_add_text(remedy, "keep the sum in fp32");
 }
 
 const ab_verdict_rule ab_verdict_rule_accumulator_in_half = {
     .id = "accumulator_in_half",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_FORWARD,
-    .text = "products are summed in the half format",
+    .text = "sums are rounded to the half format after every addition",
     .needs = {&ab_need_o0, &ab_need_origin},
     .predicts = AB_SYMPTOMS_OF_CELL,
     .refuted_by = {&ab_refuted_o0_fails},
     .judge = judge,
+    .shows = lost_increments,
     .remedy = remedy,
 };

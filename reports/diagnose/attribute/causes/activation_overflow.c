@@ -1,9 +1,12 @@
 /* The forward pass overflows the half format but not fp32, so no loss scale helps. Symptoms: losses that are
  * NaN or inf at any scale, or infinite outputs with finite losses, while O0 is healthy. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/overflow.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
+
+#include <float.h>
 
 /* Without an O0 (a probe's record): the first layer whose output is not finite has infinities, no NaN, and
  * finite values up to the half format's end. Infinities of a mask come without those. */
@@ -32,12 +35,19 @@ static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
     return false;
 }
 
+/* A cast to a format of one byte that nobody scaled its input for. */
+static bool overflows_fp8(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "fp8_overflowed", DBL_MIN, "the values that are cast to fp8 are beyond its range",
+                         verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    return ab_judge_overflow(c, AB_OVERFLOW_ACTIVATION, verdict) || seen_by_probe(c, verdict);
+    return overflows_fp8(c, verdict) || ab_judge_overflow(c, AB_OVERFLOW_ACTIVATION, verdict) ||
+           seen_by_probe(c, verdict);
 }
 
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return ab_show_overflow(c, AB_OVERFLOW_ACTIVATION, verdict);
+    return overflows_fp8(c, verdict) || ab_show_overflow(c, AB_OVERFLOW_ACTIVATION, verdict);
 }
 
 const ab_verdict_rule ab_verdict_rule_activation_overflow = {

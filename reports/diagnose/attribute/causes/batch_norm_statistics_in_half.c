@@ -1,11 +1,13 @@
 /* Batch norm in the half format: its statistics and affine parameters lose precision that keep_batchnorm_fp32
  * would keep. Indirect evidence, so it ranks below causes with counts. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -54,7 +56,18 @@ static bool judge_frozen(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A loop whose operations were looked at: statistics that do not follow the batches, or that are not finite
+ * though the layer's outputs are, as training does not read them. */
+static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "running_mean_lost", c->facts.limits->channels_lost,
+                         "the running means are far from the batch's mean and come no nearer", verdict) ||
+           (c->facts.loss.nonfinite == 0 &&
+            ab_judge_lost(c, "running_statistics_nonfinite", DBL_MIN,
+                          "the running statistics are not finite, which evaluation reads", verdict));
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (seen_by_loop(c, verdict)) return true;
     const char *model = ab_json_text(c->facts.cell, "policy.cast_model_type", "fp32");
     const char *layer = first_batch_norm(c);
     const bool half = strcmp(ab_facts_statistics_format(&c->facts), "fp32") != 0;
@@ -75,7 +88,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
-    if (!ab_remedy_wide_statistics(&c->facts, remedy)) (void)ab_remedy_wide_batch_norm(&c->facts, remedy);
+    if (!ab_remedy_wide_statistics(&c->facts, remedy) && !ab_remedy_wide_batch_norm(&c->facts, remedy))
+        ab_remedy_add_text(remedy, "keep running statistics in fp32, in checkpoints too");
 }
 
 static bool no_weights(const ab_case *c, const ab_verdict *verdict) {
@@ -87,7 +101,8 @@ static const ab_refutation refuted_no_weights = {"the losses are NaN or inf, so 
 
 static bool wide(const ab_case *c, const ab_verdict *verdict) {
     (void)verdict;
-    return strcmp(ab_facts_statistics_format(&c->facts), "fp32") == 0;
+    return strcmp(ab_facts_statistics_format(&c->facts), "fp32") == 0 &&
+           !ab_is_stated(c, "running_mean_lost") && !ab_is_stated(c, "running_statistics_nonfinite");
 }
 
 static const ab_refutation refuted_wide = {"running statistics are kept in fp32", wide};
@@ -101,5 +116,6 @@ const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
     .predicts = AB_SYMPTOMS_OF_CELL | AB_SYMPTOM_EVALUATION,
     .refuted_by = {&refuted_no_weights, &refuted_wide},
     .judge = judge,
+    .shows = seen_by_loop,
     .remedy = remedy,
 };

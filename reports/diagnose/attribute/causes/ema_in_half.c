@@ -1,6 +1,7 @@
 /* Averaged weights in the half format: the increment per step, (1 - decay) times the difference, is below
  * half an ulp. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -15,7 +16,15 @@ static bool averages_in_half(const ab_facts *facts) {
     return strcmp(ab_json_text(facts->document, "config.ema_format", ""), "half") == 0;
 }
 
+/* Of a loop of the user's own, whose operations were looked at. */
+static bool lost_increments(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "average_increments_lost", c->facts.limits->increments_lost,
+                         "the increments of averaged weights that are kept in half do not change them",
+                         verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (lost_increments(c, verdict)) return true;
     const cJSON *average = ab_json_at(c->facts.cell, "vitals.average");
     if (!c->stuck) return false;
     const double differing = ab_json_number(average, "differing", 0),
@@ -38,12 +47,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
-    (void)ab_remedy_wide_average(&c->facts, remedy);
+    if (!ab_remedy_wide_average(&c->facts, remedy)) ab_remedy_add_text(remedy, "keep the averages in fp32");
 }
 
 static bool wide_average(const ab_case *c, const ab_verdict *verdict) {
     (void)verdict;
-    return !averages_in_half(&c->facts);
+    return !averages_in_half(&c->facts) && !ab_is_stated(c, "average_increments_lost");
 }
 
 static const ab_refutation refuted_wide_average = {"averages are kept in fp32", wide_average};
@@ -57,5 +66,6 @@ const ab_verdict_rule ab_verdict_rule_ema_in_half = {
     .predicts = AB_SYMPTOM_AVERAGE,
     .refuted_by = {&refuted_wide_average},
     .judge = judge,
+    .shows = lost_increments,
     .remedy = remedy,
 };

@@ -5,6 +5,7 @@
  * scale. The last two work even if everything is flushed and nothing is left to count. If the record has
  * gradients of the fp32 reference (same weights and batch), they are compared per element. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -193,7 +194,14 @@ static bool judge_mostly_subnormal(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* Casts of gradients to a format of one byte, in operations that were looked at. */
+static bool flushed_in_fp8(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "fp8_gradients_flushed", c->facts.limits->underflow_values,
+                         "the gradients that are cast to fp8 become 0", verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (flushed_in_fp8(c, verdict)) return true;
     if (!ab_case_fails_alone(c) || !ab_facts_uses_half(&c->facts)) return false;
     const worst w = find_worst(c);
     if (!w.tensor) return false;
@@ -244,5 +252,6 @@ const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
     .predicts = AB_SYMPTOM_BEHIND, /* zeros produce no infinities by themselves */
     .refuted_by = {&ab_refuted_o0_fails, &refuted_unscaled},
     .judge = judge,
+    .shows = flushed_in_fp8,
     .remedy = remedy,
 };

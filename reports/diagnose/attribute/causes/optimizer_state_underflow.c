@@ -5,6 +5,7 @@
  * state only if it was asked to by name, or in older documents: then it also fails, and the rate is not the
  * cause. Epsilon itself is 0 in fp16 below 3e-8; this is the evidence if no update could be probed. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -169,6 +170,14 @@ static bool seen_in_states(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* An optimizer of the loop's own, whose operations were looked at. */
+static bool seen_in_operations(const ab_case *c, ab_verdict *verdict) {
+    return !bounds_update(c) &&
+           ab_judge_lost(c, "state_flushed", c->facts.limits->state_stale,
+                         "what is added to states of the optimizer in fp16 is below its range: they stay 0",
+                         verdict);
+}
+
 /* A checkpoint without an O0 shows it by itself, where squares of gradients became 0. */
 static bool shows_alone(const ab_case *c, ab_verdict *verdict) {
     return ab_json_at(c->facts.document, "checkpoint") != NULL && has_few_binades(&c->facts) &&
@@ -178,7 +187,7 @@ static bool shows_alone(const ab_case *c, ab_verdict *verdict) {
 /* O0 learns little for the same reason: its updates are too large. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
     return (c->lr_unstable && judge_cell(c, true, verdict)) || seen_in_states(c, verdict) ||
-           shows_alone(c, verdict);
+           seen_in_operations(c, verdict) || shows_alone(c, verdict);
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
@@ -199,7 +208,7 @@ static bool wide_state(const ab_case *c, const ab_verdict *verdict) {
     double share;
     int place;
     (void)verdict;
-    return !worst_state(c, &share, &place) &&
+    return !worst_state(c, &share, &place) && !ab_is_stated(c, "state_flushed") &&
            !ab_json_is_true(c->facts.cell, "probes.adam_warning.applies") &&
            !ab_json_is_true(c->facts.baseline, "probes.adam_warning.applies");
 }

@@ -2,6 +2,7 @@
  * layers by the share of the update energy lost in storing, or by the share of updates lost: on a plateau the
  * many small ones matter. The reported layer lost the largest share of its energy. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -50,7 +51,15 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
-static bool judge(const ab_case *c, ab_verdict *verdict) { return c->behind && find(c, verdict); }
+/* A loop that updates its weights itself, and whose operations were looked at. */
+static bool lost_increments(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "weight_increments_lost", c->facts.limits->increments_lost,
+                         "the updates of half weights do not change them", verdict);
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    return (c->behind && find(c, verdict)) || lost_increments(c, verdict);
+}
 
 /* Without an O0 to be behind of: nearly everything that the optimizer computed was lost. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
@@ -60,7 +69,8 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
         energy += ab_json_number(param, "update.energy", 0);
         lost += ab_json_number(param, "update.lost_energy", 0);
     }
-    return !c->facts.baseline && lost > c->facts.limits->lost_energy_alone * energy && find(c, verdict);
+    return (!c->facts.baseline && lost > c->facts.limits->lost_energy_alone * energy && find(c, verdict)) ||
+           lost_increments(c, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

@@ -499,6 +499,35 @@ static void integers_in_half(void **state) {
     expect(other, "integers_in_half", "wpe");
 }
 
+/* What operations that were looked at show: a share that is too large, and one that is sound. */
+static void what_rounding_loses(void **state) {
+    static const struct {
+        const char *fact, *id;
+        double sick, sound; /* sound 0: none is */
+    } rows[] = {
+        {"whole_numbers_in_fp16", "integers_in_half", 5000, 2048},
+        {"whole_numbers_in_bf16", "integers_in_half", 300, 256},
+        {"count_increments_lost", "integers_in_half", 0.3, 0.01},
+        {"sum_increments_lost", "accumulator_in_half", 0.3, 0.1},
+        {"gradient_increments_lost", "accumulated_in_half", 0.1, 0.001},
+        {"average_increments_lost", "ema_in_half", 0.9, 0.1},
+        {"weight_increments_lost", "weight_update_lost", 0.9, 0.1},
+        {"state_flushed", "optimizer_state_underflow", 0.9, 0.001},
+        {"running_mean_lost", "batch_norm_statistics_in_half", 0.8, 0.1},
+        {"running_statistics_nonfinite", "batch_norm_statistics_in_half", 0.1, 0},
+        {"fp8_overflowed", "activation_overflow", 0.01, 0},
+        {"fp8_gradients_flushed", "gradient_underflow", 0.95, 0.5},
+    };
+    (void)state;
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        loop l = {.fact = rows[i].fact, .place = "train.py:7", .value = rows[i].sick};
+        if (strcmp(rows[i].id, "weight_update_lost") == 0) l.weights = AMPPROBE_FP16;
+        expect(l, rows[i].id, "train.py:7");
+        l.value = rows[i].sound;
+        expect_healthy(l);
+    }
+}
+
 static void logits_in_half(void **state) {
     (void)state;
     const loop l = {.no_scaler = true, .half = "bf16", .coarse_loss = true, .logits = 400, .last_loss = 0.25};
@@ -585,6 +614,7 @@ int main(void) {
         cmocka_unit_test(micro_batches_weighted_wrong),
         cmocka_unit_test(rotary_in_half),
         cmocka_unit_test(integers_in_half),
+        cmocka_unit_test(what_rounding_loses),
         cmocka_unit_test(logits_in_half),
         cmocka_unit_test(masked_rows_nan),
         cmocka_unit_test(fused_first_skip),

@@ -1,7 +1,9 @@
 /* Gradients of micro-batches that are added up in the half format. The sum of k equal gradients has a spacing
  * of up to 2^(1-p) of it (p significand bits); from k = 2^p on an equal addend is below half of that and is
- * lost. With fewer micro-batches the sum is only less exact. */
+ * lost. With fewer micro-batches the sum is only less exact. Of a sum of gradients that the loop itself
+ * makes, operations that were looked at show what was lost. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
@@ -54,13 +56,26 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool lost_increments(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "gradient_increments_lost", c->facts.limits->counts_lost,
+                         "what is added to a sum of gradients that is kept in half does not change it",
+                         verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (lost_increments(c, verdict)) return true;
     return (c->behind || micro_batches(c) > first_lost(c)) && find(c, verdict);
 }
 
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return micro_batches(c) > first_lost(c) && find(c, verdict);
+    return lost_increments(c, verdict) || (micro_batches(c) > first_lost(c) && find(c, verdict));
 }
+
+static bool one_batch(const ab_case *c, const ab_verdict *verdict) {
+    return !ab_is_stated(c, "gradient_increments_lost") && ab_refuted_one_batch.holds(c, verdict);
+}
+
+static const ab_refutation refuted_one_batch = {"a step has one micro-batch", one_batch};
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
@@ -74,7 +89,7 @@ const ab_verdict_rule ab_verdict_rule_accumulated_in_half = {
     .text = "gradients of micro-batches are added up in the half format",
     .needs = {&ab_need_gradients, &ab_need_loop},
     .predicts = AB_SYMPTOM_BEHIND,
-    .refuted_by = {&ab_refuted_one_batch, &ab_refuted_o0_fails},
+    .refuted_by = {&refuted_one_batch, &ab_refuted_o0_fails},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

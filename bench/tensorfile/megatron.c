@@ -40,9 +40,8 @@ typedef struct builder {
     megatron *to;
     shard *shard;
     int shards, room;
-    int tensors;     /* tensor-parallel ranks */
-    int unknown;     /* shards of which the split is not known */
-    bool few_groups; /* key and value heads are copied among ranks */
+    int tensors; /* tensor-parallel ranks */
+    int unknown; /* shards of which the split is not known */
 } builder;
 
 static ab_status no_memory(void) {
@@ -149,33 +148,26 @@ static int by_place(const void *a, const void *b) {
     return x->expert != y->expert ? x->expert - y->expert : x->tensor - y->tensor;
 }
 
-/* What the saved arguments say. */
-typedef struct arguments {
-    double stages, groups, grouped;
-} arguments;
-
+/* Of the saved arguments: how many stages there are. */
 static ab_status see_argument(void *context, const char *name, const ab_tensor_value *value) {
-    arguments *a = context;
-    if (value->kind != AB_VALUE_NUMBER || strncmp(name, "args.", 5) != 0) return AB_OK;
-    if (strcmp(name + 5, "pipeline_model_parallel_size") == 0) a->stages = value->number;
-    if (strcmp(name + 5, "num_query_groups") == 0) a->groups = value->number;
-    if (strcmp(name + 5, "group_query_attention") == 0) a->grouped = value->number;
+    double *stages = context;
+    if (value->kind == AB_VALUE_NUMBER && strcmp(name, "args.pipeline_model_parallel_size") == 0)
+        *stages = value->number;
     return AB_OK;
 }
 
 static ab_status use_arguments(builder *b) {
-    arguments a = {0, 0, 0};
-    AB_TRY(ab_tensorfile_values(b->to->rank[0].file, see_argument, &a));
+    double stages = 0;
+    AB_TRY(ab_tensorfile_values(b->to->rank[0].file, see_argument, &stages));
     for (int i = 0; i < b->to->ranks; i++) {
         rank *r = &b->to->rank[i];
-        if (a.stages == 1 && r->expert == 0 && r->stage > 0) {
+        if (stages == 1 && r->expert == 0 && r->stage > 0) {
             r->expert = r->stage;
             r->stage = 0;
         }
         if (r->tensor >= b->tensors) b->tensors = r->tensor + 1;
     }
     if (b->tensors > MOST_RANKS) return ab_fail(AB_INPUT, "expected at most %d ranks", MOST_RANKS);
-    b->few_groups = a.grouped != 0 && a.groups > 0 && a.groups < b->tensors;
     qsort(b->to->rank, (size_t)b->to->ranks, sizeof *b->to->rank, by_place);
     return AB_OK;
 }
@@ -582,10 +574,9 @@ static ab_status add_apart(builder *b, const shard *head) {
 /* The axis along which the shards are joined, and in how many parts; -1: along none. */
 static int axis_of(const builder *b, const shard *head, const shard **of, int *parts) {
     const ab_megatron_split split = head->weight ? ab_megatron_split_of(head->weight) : AB_MEGATRON_UNKNOWN;
-    const bool copied = b->few_groups && head->weight && strstr(head->weight, "linear_qkv");
     *parts = 1;
     if (split == AB_MEGATRON_COLUMNS) return aligned(b, of, 1) ? 1 : -1;
-    if ((split != AB_MEGATRON_ROWS && split != AB_MEGATRON_FC1) || copied || !aligned(b, of, 0)) return -1;
+    if ((split != AB_MEGATRON_ROWS && split != AB_MEGATRON_FC1) || !aligned(b, of, 0)) return -1;
     if (split == AB_MEGATRON_FC1) *parts = parts_of(b, of[0]);
     return *parts > 0 ? 0 : -1;
 }

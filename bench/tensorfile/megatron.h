@@ -4,7 +4,8 @@
  * Rules, by the names that Megatron gives its modules (megatron_rules.c):
  * - weights that are split by output (qkv, fc1, vocabulary) are put together by rows, those split by input
  *   (attention's projection, fc2) by columns; a gated fc1 is [gate of all ranks, input of all ranks]. It is
- *   gated if it has twice the rows that fc2 has columns. The vocabulary keeps its padding.
+ *   gated if it has twice the rows that fc2 has columns. The vocabulary keeps its padding. qkv is split by
+ * rows also where it has fewer groups of queries than there are ranks (core/transformer/attention.py, 0.16).
  * - norms, routers, positions and biases added after a sum are whole in every rank; they must be equal.
  * - other tensors are whole if all ranks have the same bytes; else how they are split is not known, and each
  *   is listed by itself as NAME~mp_rank_TT....
@@ -14,7 +15,8 @@
  *   is of the rank's k-th weight of that shape, if there are as many.
  *
  * Source: Megatron-LM's training/checkpointing.py and tools/checkpoint/loader_base.py, and core/optimizer,
- * 0.16; tests/golden/megatron.tar.xz has what its own dist_checkpointing puts together. */
+ * 0.16; tests/golden/megatron.tar.xz and megatron_layouts.tar.xz have what its own dist_checkpointing puts
+ * together. */
 #ifndef AB_BENCH_TENSORFILE_MEGATRON_H
 #define AB_BENCH_TENSORFILE_MEGATRON_H
 

@@ -169,6 +169,24 @@ static void expect_layer(const ab_tensorfile *set, const ab_tensorfile *truth, c
     free(one);
 }
 
+/* Experts on expert-parallel ranks are counted through them, layers of interleaved stages chunk by chunk; and
+ * qkv of fewer groups than ranks is whole again. */
+static void layouts_of_megatron_are_put_together(void **state) {
+    (void)state;
+    static const char *const names[] = {"experts", "chunks", "groups"};
+    static const int ranks[] = {4, 2, 4};
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++) {
+        char set_path[512], truth_path[512];
+        snprintf(set_path, sizeof set_path, GOLDEN "mlayouts/%s/iter_0000005", names[i]);
+        snprintf(truth_path, sizeof truth_path, GOLDEN "mlayouts/truth/%s.safetensors", names[i]);
+        expect_same(set_path, truth_path, "model.");
+        ab_tensorfile *set = opened(set_path);
+        assert_int_equal(ab_tensorfile_files(set), ranks[i]);
+        assert_null(set->note);
+        ab_tensorfile_close(set);
+    }
+}
+
 static void dist_checkpointing_of_megatron_is_a_set(void **state) {
     (void)state;
     ab_tensorfile *set = opened(GOLDEN "mcore/dist/iter_0000005"),
@@ -415,6 +433,7 @@ int main(void) {
         cmocka_unit_test(shards_are_found_by_their_index),
         cmocka_unit_test(partitions_of_zero_are_put_together),
         cmocka_unit_test(ranks_of_megatron_are_put_together),
+        cmocka_unit_test(layouts_of_megatron_are_put_together),
         cmocka_unit_test(dist_checkpointing_of_megatron_is_a_set),
         cmocka_unit_test(shards_of_unknown_modules_keep_their_ranks),
         cmocka_unit_test(names_of_megatron_tell_the_split),

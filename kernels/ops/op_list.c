@@ -100,7 +100,8 @@ static void cast_block(void *argument, int64_t chunk, int thread) {
     (void)thread;
     float buffer[AB_BLOCK];
     int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
-    ab_emit(job->exec, job->dst, at, ab_read(job->src, at, n, buffer), n);
+    float *values = ab_target(job->dst, at, buffer);
+    ab_emit(job->exec, job->dst, at, ab_read(job->src, at, n, values), n);
 }
 
 void ab_cast(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {

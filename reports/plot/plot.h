@@ -71,8 +71,16 @@ void ab_plot_set_color(FILE *script, int index, const cJSON *document, const cJS
 /* The fixed loss scale, or NAN if it changes by itself; *skips: overflowed steps are skipped at it. */
 double ab_plot_fixed_scale(const cJSON *cell, bool *skips);
 
+/* What tells the cells of a document apart, beside level and scale. Looks at every cell. */
+enum { AB_PLOT_NAMING_KEYS = 4 };
+typedef struct ab_plot_naming {
+    bool key[AB_PLOT_NAMING_KEYS], seed;
+} ab_plot_naming;
+ab_plot_naming ab_plot_naming_of(const cJSON *document);
+
 /* "O2, dynamic scale": distinguishes a cell from the others of its document; clean. At least AB_PLOT_LABEL
- * bytes. */
+ * bytes. For a label of each cell make the naming once. */
+const char *ab_plot_name(const ab_plot_naming *naming, const cJSON *cell, char *label);
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label);
 
 /* The same in at most `columns` columns, which are at least 40. */

@@ -87,8 +87,16 @@ static void scale_label(const cJSON *cell, char *label, size_t size) {
                           ab_json_text(cell, "policy.loss_scale", ab_json_text(cell, "scale_policy", "?"))));
 }
 
-const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
-    static const char *const keys[] = {"half_format", "device", "model", "of_run.label"};
+static const char *const naming_keys[AB_PLOT_NAMING_KEYS] = {"half_format", "device", "model",
+                                                             "of_run.label"};
+
+ab_plot_naming ab_plot_naming_of(const cJSON *document) {
+    ab_plot_naming naming = {.seed = varies(document, "seed")};
+    for (size_t i = 0; i < AB_COUNT_OF(naming_keys); i++) naming.key[i] = varies(document, naming_keys[i]);
+    return naming;
+}
+
+const char *ab_plot_name(const ab_plot_naming *naming, const cJSON *cell, char *label) {
     char level[AB_PLOT_LABEL - 64], scale[48], text[24], draw[24] = "";
     ab_text_clean(level, sizeof level, ab_cell_label(cell));
     scale_label(cell, scale, sizeof scale);
@@ -99,14 +107,19 @@ const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label)
                  : strcmp(ab_json_text(cell, "twin", ""), "rounding") == 0 ? " + rounding"
                                                                            : " + 1 ulp",
                  draw, scale);
-    for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
-        if (!varies(document, keys[i])) continue;
-        ab_text_clean(text, sizeof text, ab_json_text(cell, keys[i], "?"));
+    for (size_t i = 0; i < AB_COUNT_OF(naming_keys); i++) {
+        if (!naming->key[i]) continue;
+        ab_text_clean(text, sizeof text, ab_json_text(cell, naming_keys[i], "?"));
         ab_text_append(label, AB_PLOT_LABEL, ", %s", text);
     }
     double seed = ab_json_number(cell, "seed", 0);
-    if (varies(document, "seed")) ab_text_append(label, AB_PLOT_LABEL, ", seed %.0f", seed);
+    if (naming->seed) ab_text_append(label, AB_PLOT_LABEL, ", seed %.0f", seed);
     return label;
+}
+
+const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
+    const ab_plot_naming naming = ab_plot_naming_of(document);
+    return ab_plot_name(&naming, cell, label);
 }
 
 const char *ab_plot_subject(const cJSON *document, char *label) {

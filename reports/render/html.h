@@ -4,6 +4,7 @@
 #ifndef AB_REPORTS_RENDER_HTML_H
 #define AB_REPORTS_RENDER_HTML_H
 
+#include "reports/plot/plot.h"
 #include "reports/render/grid.h"
 
 #include <cjson/cJSON.h>
@@ -15,6 +16,7 @@ typedef struct ab_html {
     FILE *out;
     const cJSON *document;
     const ab_grid *grid;
+    ab_plot_naming naming; /* of its cells */
 } ab_html;
 
 /* Opens and closes a table. Captions and headings are string literals. `id` names the table. A heading

@@ -186,21 +186,21 @@ static void write_repeated(const ab_html *h, const ab_diagnosis *diagnosis, cons
     char label[AB_PLOT_LABEL], causes[AB_VERDICT_TEXT];
     const cJSON *cell, *cells = ab_json_at(h->document, "cells");
     fputs("<p><strong>", h->out);
-    ab_markup_text(h->out, ab_plot_label(h->document, diagnosis->found.facts.cell, label));
+    ab_markup_text(h->out, ab_plot_name(&h->naming, diagnosis->found.facts.cell, label));
     fputs("</strong>: ", h->out);
     ab_markup_text(h->out, ab_story_causes(diagnosis, causes));
     fputs(", as ", h->out);
     cJSON_ArrayForEach(cell, cells) {
         if (strcmp(ab_json_text(cell, "id", ""), first) == 0) break;
     }
-    ab_markup_text(h->out, cell ? ab_plot_label(h->document, cell, label) : first);
+    ab_markup_text(h->out, cell ? ab_plot_name(&h->naming, cell, label) : first);
     fputs("</p>\n", h->out);
 }
 
 static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *diagnosis) {
     char label[AB_PLOT_LABEL];
     fputs("<p><strong>", h->out);
-    ab_markup_text(h->out, ab_plot_label(h->document, cell, label));
+    ab_markup_text(h->out, ab_plot_name(&h->naming, cell, label));
     fputs(diagnosis->verdicts > 0 ? "</strong></p>\n"
                                   : "</strong>: sick, and none of the known causes is in the record</p>\n",
           h->out);

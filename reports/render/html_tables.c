@@ -55,7 +55,7 @@ static void end_row(const ab_html *h) { fputs("</tr>\n", h->out); }
 static void row_label(const ab_html *h, const cJSON *cell) {
     char label[AB_PLOT_LABEL];
     begin_row(h);
-    ab_html_row_head(h, ab_plot_label(h->document, cell, label));
+    ab_html_row_head(h, ab_plot_name(&h->naming, cell, label));
 }
 
 static double figure(const cJSON *cell, const char *key) {
@@ -114,7 +114,7 @@ static void best_fact(const ab_html *h, const ab_cells *cells, const char *what,
     const best b = best_cell(h, cells, key, sign, timed);
     const bool once = timed && ab_json_number(h->document, "config.rounds", 2) == 1;
     if (b.cell)
-        fact(h, what, "%s: %s of O0%s%s%s", ab_plot_label(h->document, b.cell, label),
+        fact(h, what, "%s: %s of O0%s%s%s", ab_plot_name(&h->naming, b.cell, label),
              ab_text_factor(factor, figure(b.cell, key)),
              once ? " (one timing round: its scatter is not known)" : "",
              timed && ab_build_slow(ab_json_at(h->document, "generator"), slow)[0] ? "; " : "",

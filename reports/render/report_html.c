@@ -75,7 +75,7 @@ static ab_status write_html(const cJSON *document, FILE *out, int color) {
     (void)color;
     ab_grid grid;
     char subject[AB_PLOT_LABEL];
-    ab_html h = {out, document, &grid};
+    ab_html h = {out, document, &grid, ab_plot_naming_of(document)};
     ab_status status = ab_grid_create(document, &grid);
     if (status == AB_OK) {
         ab_plot_subject(document, subject);

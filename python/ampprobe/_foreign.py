@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import inspect
+from typing import Any, Callable
 
 from . import _abi, _patches
 from ._frameworks import Framework
@@ -18,8 +19,10 @@ class ForeignGroup(Group):
         self.adapter = adapter
 
     def watch(self) -> None:
-        """Patches the class's step; there are no hooks."""
+        """Patches the class's step, and what logs losses; there are no hooks."""
         _patches.patch_class(type(self.adapter.optimizer), {"step": _wrap_step})
+        for log in self.adapter.logs():
+            _patches.patch_function(log.owner, log.name, _wrap_logs(log.begins))
 
     def refresh(self) -> None:
         """Follows the optimizer's lists of parameters."""
@@ -62,6 +65,25 @@ class ForeignGroup(Group):
         if skipped is not None:
             self.found_inf = int(skipped)
         self.finish(self.adapter.scale())
+
+
+def _wrap_logs(begins: Callable) -> Callable:
+    """Of a function of a framework that logs losses (_frameworks)."""
+
+    def wrap(original: Callable) -> Callable:
+        bind = inspect.signature(original).bind
+
+        @functools.wraps(original)
+        def log(*args: Any, **kwargs: Any) -> Any:
+            ends = [(probe, probe.logs(begins, bind, args, kwargs)) for probe in _patches.open_probes()]
+            result = original(*args, **kwargs)
+            for probe, end in ends:
+                probe.has_logged(end)
+            return result
+
+        return log
+
+    return wrap
 
 
 def _wrap_step(original: Any) -> Any:

@@ -187,6 +187,19 @@ def patch_class(cls: type, methods: dict[str, Callable]) -> None:
                     _replace(owner, name, wrapper)
 
 
+def patch_function(owner: Any, name: str, wrapper: Callable) -> None:
+    """Patches one function of a class or a module, once."""
+    with _lock:
+        if (owner, name) not in _patched:
+            _patched.add((owner, name))
+            _replace(owner, name, wrapper)
+
+
+def open_probes() -> tuple:
+    """Probes that are open."""
+    return _probes
+
+
 def _wrap_backward(original: Callable) -> Callable:
     traced = tracing()
 

@@ -170,6 +170,18 @@ class Probe:
                 return
 
     @guarded
+    def logs(self, begins: Any, bind: Any, args: tuple, kwargs: dict) -> Any:
+        """A framework is about to log losses; a function that says afterwards which."""
+        return begins(bind(*args, **kwargs).arguments)
+
+    @guarded
+    def has_logged(self, end: Any) -> None:
+        """It has."""
+        value = end() if end is not None else None
+        if value is not None:
+            self.fact("logged_loss", value)
+
+    @guarded
     def saw_loss(self, scaler: Any, outputs: Any) -> None:
         """A loss is about to be scaled (or was returned by a closure: scaler None)."""
         self._leave_dropped()

@@ -30,6 +30,8 @@ def train(probed, kind, stage):
     }
     if kind == "fp16":
         config[kind].update(initial_scale_power=22, hysteresis=1, loss_scale_window=2)
+    if LOGGED:
+        config["csv_monitor"] = {"enabled": True, "output_path": "log", "job_name": f"{kind}{stage}{probed}"}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
     probe = None
@@ -53,6 +55,8 @@ def train(probed, kind, stage):
             engine.step()
         losses.append(total)
         skips.append(int(optimizer.overflow))
+        if LOGGED and step % 3 == 2:  # as PipelineEngine does
+            engine.monitor.write_events([("Train/Samples/train_loss", total, engine.global_samples)])
     if probe:
         probe.close()
         assert probe.reason is None, probe.reason
@@ -70,8 +74,8 @@ for kind, stage in CASES:
     os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set: libampprobe was not built"
 )
 class DeepSpeed(unittest.TestCase):
-    def check(self, cases, world):
-        program = PROGRAM.replace("CASES", repr(cases))
+    def check(self, cases, world, logged=False):
+        program = PROGRAM.replace("CASES", repr(cases)).replace("LOGGED", repr(logged))
         results, documents = ranks.run(program, world, {"DS_ACCELERATOR": "cpu", "LOCAL_RANK": "0"})
         for case in (f"{kind}-{stage}" for kind, stage in cases):
             shown = {}
@@ -89,6 +93,11 @@ class DeepSpeed(unittest.TestCase):
                         scales = [value for value, steps in cell["scale"] for _ in range(steps)]
                         self.assertEqual(scales, found["scales"])
                     self.add(shown, cell)
+            if logged:
+                (fact,) = documents[f"{case}.json"]["probe"]["facts"]
+                self.assertEqual((fact["name"], fact["times"]), ("logged_loss", 4))
+                losses = results[0][case]["losses"]
+                self.assertEqual([fact["first"], fact["last"]], [losses[2], losses[11]])
             with self.subTest(case=case, gradients="of all ranks"):
                 for parameter, counts in results[0][case]["seen"].items():
                     self.assertEqual(shown[parameter + ".grad"], counts, parameter)
@@ -105,6 +114,9 @@ class DeepSpeed(unittest.TestCase):
 
     def test_every_stage(self):
         self.check([("bf16", 0), ("bf16", 1), ("bf16", 2), ("bf16", 3), ("fp16", 1), ("fp16", 3)], 1)
+
+    def test_what_its_monitor_writes_is_stated(self):
+        self.check([("bf16", 1)], 1, logged=True)
 
     def test_two_ranks_hold_a_shard_each(self):
         self.check([("fp16", 1), ("bf16", 2), ("bf16", 3)], 2)

@@ -7,6 +7,7 @@ import os
 import unittest
 
 import ranks
+import settings  # noqa: F401  (where ampprobe is)
 
 try:
     import warnings
@@ -83,6 +84,38 @@ with OnCpu():
 """
 
 
+LOGGED = """
+import types
+
+logged = []
+
+def training_log(loss_dict, total_loss_dict, learning_rate, iteration, loss_scale, report_memory_flag,
+                 skipped_iter, grad_norm=None):
+    # What Megatron-LM's does with its sums, in other words; the package of Megatron-core has no such module.
+    steps = ("advanced iterations", "skipped iterations", "nan iterations")
+    for name, more in zip(steps, (not skipped_iter, skipped_iter, 0)):
+        total_loss_dict[name] = total_loss_dict.get(name, 0) + int(more)
+    for name, loss in loss_dict.items():
+        if not skipped_iter:
+            total_loss_dict[name] = total_loss_dict.get(name, torch.zeros(1)) + loss
+    if iteration % 4 == 0:
+        applied = max(1, total_loss_dict[steps[0]])
+        means = {name: total.item() / applied for name, total in total_loss_dict.items() if name not in steps}
+        logged.append(means)
+        for name in total_loss_dict:
+            total_loss_dict[name] = 0 if name in steps else torch.zeros(1)
+    return report_memory_flag
+
+sys.modules["megatron.training"] = types.ModuleType("megatron.training")
+training = sys.modules["megatron.training.training"] = types.ModuleType("megatron.training.training")
+training.training_log = training_log
+"""
+CALL = """
+        found = {"mtp loss": torch.tensor([9.0]), "lm loss": torch.tensor([total])}
+        training.training_log(found, totals, 1e-3, step + 1, scales[-1], False, skips[-1], grad_norm=None)
+"""
+
+
 @unittest.skipIf(megatron is None, "megatron-core is not installed")
 @unittest.skipUnless(
     os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set: libampprobe was not built"
@@ -106,6 +139,43 @@ class MegatronCore(unittest.TestCase):
                     self.assertEqual(shown, counts)
         self.assertIn(1, results[0]["float16-1"]["skips"])
         self.assertNotIn(1, results[0]["bfloat16-0"]["skips"])
+
+    def test_what_its_loop_logs_is_stated(self):
+        last = "        losses.append(total)\n"
+        program = LOGGED + PROGRAM.replace(last, CALL + last)
+        begin = "losses, scales, skips, seen ="
+        program = program.replace(begin, f"totals, {begin} {{}},")
+        program += "result = {'logged': logged, 'own': training.training_log is training_log}\n"
+        results, documents = ranks.run(program, 1)
+        losses = [entry["lm loss"] for entry in results[0]["logged"]]
+        for index, name in enumerate(("float16-0", "float16-1", "bfloat16-0")):
+            with self.subTest(name):  # three lines without the probe, then three with it
+                mine = losses[6 * index + 3 : 6 * index + 6]
+                facts = {fact["name"]: fact for fact in documents[name + ".json"]["probe"]["facts"]}
+                found = facts["logged_loss"]
+                self.assertEqual((found["times"], found["first"], found["last"]), (3, mine[0], mine[-1]))
+        self.assertTrue(results[0]["own"])
+
+    def test_a_log_that_is_not_known(self):
+        from types import SimpleNamespace
+
+        from ampprobe._frameworks import _framework, _megatron
+
+        class Known(_megatron.Megatron):
+            version = staticmethod(lambda: "0.16.9")
+
+            @classmethod
+            def logs(cls):
+                loop = SimpleNamespace(training_log=lambda loss_dict: None)
+                yield _framework.Log(loop, "training_log", None)
+
+        with self.assertRaises(RuntimeError) as caught:
+            Known(self)
+        self.assertEqual(
+            str(caught.exception),
+            "ampprobe.attach: training_log of Megatron-core 0.16.9 has no argument total_loss_dict: "
+            "it is not a version whose logged losses are known",
+        )
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ the overflow check reads; so does the adapter. Stage 0 in fp32 uses torch's own 
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
-from ._framework import Framework, kinds
+from ._framework import Framework, Log, kinds
 
 _KINDS = {
     "DeepSpeedZeroOptimizer": "_zero_1_and_2",
@@ -20,11 +20,22 @@ _KINDS = {
 }
 
 
+def _in_events(arguments: dict) -> Callable[[], Optional[float]]:
+    """Of events, which are a name, a value and a count of samples each."""
+    events = arguments["event_list"]
+    if arguments["self"].enabled and isinstance(events, (list, tuple)):
+        for name, value, *_ in events:
+            if str(name).rsplit("/", 1)[-1] in ("loss", "train_loss"):
+                return lambda: float(value)
+    return lambda: None
+
+
 class DeepSpeed(Framework):
     """One optimizer of DeepSpeed."""
 
     name = "DeepSpeed"
     versions = ("0.19.",)
+    log_arguments = ("self", "event_list")
 
     @classmethod
     def optimizer_in(cls, thing: Any) -> Any:
@@ -36,6 +47,13 @@ class DeepSpeed(Framework):
     @classmethod
     def version(cls) -> str:
         return str(sys.modules["deepspeed"].__version__).split("+", 1)[0]
+
+    @classmethod
+    def logs(cls) -> Iterator[Log]:
+        """All trackers are told by one method, by the engine (PipelineEngine: the loss, too) and the loop."""
+        monitor = sys.modules.get("deepspeed.monitor.monitor")
+        if monitor is not None:
+            yield Log(monitor.MonitorMaster, "write_events", _in_events)
 
     def rows(self) -> Iterator[tuple[Any, Any]]:
         optimizer = self.optimizer

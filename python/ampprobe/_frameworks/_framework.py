@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 
 def kinds(thing: Any, package: str) -> set[str]:
@@ -11,11 +12,20 @@ def kinds(thing: Any, package: str) -> set[str]:
     return {kind.__name__ for kind in type(thing).__mro__ if kind.__module__.split(".")[0] == package}
 
 
+class Log(NamedTuple):
+    """A function of a framework that logs losses."""
+
+    owner: Any  # a class or a module
+    name: str
+    begins: Callable[[dict], Callable[[], Optional[float]]]  # see Framework.logs
+
+
 class Framework:
     """One optimizer of a framework."""
 
     name = ""
     versions: tuple[str, ...] = ()  # beginnings of the versions whose sources the adapter was written for
+    log_arguments: tuple[str, ...] = ()  # of the functions that log losses, those that are read
 
     def __init__(self, optimizer: Any):
         found = self.version()
@@ -24,7 +34,20 @@ class Framework:
             raise RuntimeError(
                 f"ampprobe.attach: {self.name} {found} is not a version whose optimizers are known ({known})"
             )
+        for log in self.logs():
+            self._check(log, found)
         self._optimizer = weakref.ref(optimizer)
+
+    def _check(self, log: Log, version: str) -> None:
+        """That a function has the arguments that are read."""
+        function = getattr(log.owner, log.name, None)
+        known = inspect.signature(function).parameters if callable(function) else ()
+        for name in self.log_arguments:
+            if name not in known:
+                raise RuntimeError(
+                    f"ampprobe.attach: {log.name} of {self.name} {version} has no argument {name}: "
+                    "it is not a version whose logged losses are known"
+                )
 
     @property
     def optimizer(self) -> Any:
@@ -62,6 +85,12 @@ class Framework:
     def loss_factor(self) -> float:
         """What the loss is multiplied by before its backward pass."""
         return self.scale() or 1.0
+
+    @classmethod
+    def logs(cls) -> Iterator[Log]:
+        """Functions that log losses. Before one of them runs, `begins` is called with its arguments by name,
+        and gives a function that says, when it has returned, which loss it logged; None: no one."""
+        yield from ()
 
     def skipped(self, result: Any) -> Optional[bool]:
         """Whether the step that has just returned `result` was skipped; None: not known."""

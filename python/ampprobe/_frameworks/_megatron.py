@@ -7,9 +7,9 @@ only that range was reduced. The step says itself whether it was skipped.
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
-from ._framework import Framework, kinds
+from ._framework import Framework, Log, kinds
 
 _GROUPS = (
     "model_float16_groups",  # DistributedOptimizer
@@ -19,11 +19,31 @@ _GROUPS = (
 )
 
 
+_APPLIED, _SKIPPED = "advanced iterations", "skipped iterations"
+
+
+def _in_totals(arguments: dict) -> Callable[[], Optional[float]]:
+    """Losses are summed over the iterations that were not skipped. Where their mean is logged, the sums and
+    the numbers of iterations begin anew; so nothing is read from a device before that."""
+    losses, totals, skipped = (arguments[name] for name in ("loss_dict", "total_loss_dict", "skipped_iter"))
+    name = next((key for key in losses if key == "lm loss"), next(iter(losses), None))
+    before, applied = totals.get(name), totals.get(_APPLIED, 0) + (0 if skipped else 1)
+
+    def logged() -> Optional[float]:
+        if name is None or totals[_APPLIED] or totals[_SKIPPED]:
+            return None
+        parts = [part for part in (before, None if skipped else losses[name]) if part is not None]
+        return float(sum(parts)) / max(1, applied)
+
+    return logged
+
+
 class Megatron(Framework):
     """One optimizer of Megatron-core."""
 
     name = "Megatron-core"
     versions = ("0.16.",)
+    log_arguments = ("loss_dict", "total_loss_dict", "skipped_iter")
 
     @classmethod
     def optimizer_in(cls, thing: Any) -> Any:
@@ -32,6 +52,13 @@ class Megatron(Framework):
     @classmethod
     def version(cls) -> str:
         return str(sys.modules["megatron.core"].__version__)
+
+    @classmethod
+    def logs(cls) -> Iterator[Log]:
+        """Megatron-LM's own loop; Megatron-core has none."""
+        training = sys.modules.get("megatron.training.training")
+        if training is not None:
+            yield Log(training, "training_log", _in_totals)
 
     def plain(self) -> Any:
         return self._parts()[0].optimizer if self._parts() else None

@@ -29,7 +29,11 @@ static bool has_state(const ab_case *c) {
            cJSON_GetArraySize(ab_json_at(c->facts.cell, "probes.optimizer_state")) > 0;
 }
 
-static bool has_signals(const ab_case *c) { return ab_json_at(c->facts.baseline, "probes.signals") != NULL; }
+/* A loop's probe shows outputs of layers in their place. */
+static bool has_signals(const ab_case *c) {
+    return ab_json_at(c->facts.baseline, ab_is_loop(&c->facts) ? "probes.activations" : "probes.signals") !=
+           NULL;
+}
 
 static bool has_loop(const ab_case *c) { return ab_is_loop(&c->facts); }
 

@@ -66,14 +66,23 @@ bool ab_loop_stalls(const ab_facts *facts) {
     return has_not_fallen(facts, facts->baseline_loss.quarter, facts->baseline_loss.quarter_error);
 }
 
+/* Of a module whose class is known. */
+static bool is_rectifier(const cJSON *modules, const char *name) {
+    const cJSON *class;
+    cJSON_ArrayForEach(class, modules) {
+        if (class->string && strcmp(class->string, name) == 0)
+            return cJSON_IsString(class) && strncmp(class->valuestring, "ReLU", 4) == 0;
+    }
+    return false;
+}
+
 const cJSON *ab_loop_silent_relu(const ab_facts *facts, int *place) {
     const cJSON *modules = ab_json_at(facts->document, "probe.about.modules"), *output;
     *place = -1;
     cJSON_ArrayForEach(output, ab_json_at(facts->baseline, "probes.activations")) {
-        const cJSON *class = cJSON_GetObjectItemCaseSensitive(modules, ab_json_text(output, "layer", ""));
         const double count = ab_json_number(output, "count", 0);
         ++*place;
-        if (cJSON_IsString(class) && strncmp(class->valuestring, "ReLU", 4) == 0 && count > 0 &&
+        if (count > 0 && is_rectifier(modules, ab_json_text(output, "layer", "")) &&
             ab_json_number(output, "zero", 0) == count && ab_json_number(output, "steps.count", 0) >= 2)
             return output;
     }

@@ -32,12 +32,12 @@ static const cJSON *first_overflow(const ab_case *c, const char *kind, int *plac
 static bool rises_late(const ab_case *c) {
     const cJSON *run;
     double scale = (double)INFINITY;
-    int step = 0;
+    double step = 0;
     cJSON_ArrayForEach(run, ab_json_at(c->facts.cell, "scale")) {
         const double here = cJSON_GetNumberValue(cJSON_GetArrayItem(run, 0));
         if (step >= c->facts.skip.late_from && here > scale) return true;
         scale = here;
-        step += (int)fmin(cJSON_GetNumberValue(cJSON_GetArrayItem(run, 1)), 1e9);
+        step += cJSON_GetNumberValue(cJSON_GetArrayItem(run, 1));
     }
     return false;
 }

@@ -139,17 +139,17 @@ static bool was_not_saved(const ab_case *c, ab_verdict *verdict) {
  * so that it is a new one. *step: the first time. */
 static int times_anew(const ab_case *c, int *step) {
     const cJSON *run, *skipped = cJSON_GetArrayItem(ab_json_at(c->facts.cell, "skipped_steps"), 0);
-    double before = (double)INFINITY;
-    int count = 0, from = 0;
+    double before = (double)INFINITY, from = 0;
+    int count = 0;
     cJSON_ArrayForEach(run, ab_json_at(c->facts.cell, "scale")) {
         const double here = cJSON_GetNumberValue(cJSON_GetArrayItem(run, 0));
         while (skipped && skipped->valuedouble < from - 1) skipped = skipped->next;
         if (here > before && here == c->facts.skip.first_scale && skipped &&
-            (int)skipped->valuedouble == from - 1) {
-            if (count++ == 0) *step = from;
+            skipped->valuedouble == from - 1) {
+            if (count++ == 0) *step = skipped->valueint + 1; /* the last of the run before */
         }
         before = here;
-        from += (int)fmin(cJSON_GetNumberValue(cJSON_GetArrayItem(run, 1)), 1e9);
+        from += cJSON_GetNumberValue(cJSON_GetArrayItem(run, 1));
     }
     return count;
 }

@@ -1,6 +1,7 @@
 /* Simulated ranks train as torch's DistributedDataParallel does on gloo, plain and with its compression
  * hooks, and as FSDP2 does with each reduce_dtype: the losses of scripts/golden_ddp.py, within what DDP's own
- * order of additions changes them. A wrong format on the wire or a wrong number of ranks is found. */
+ * order of additions changes them. A wrong format on the wire, a wrong number of ranks, and a division that
+ * is missing or made twice are found. */
 #include "bench/train/cell/cell.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -58,8 +59,9 @@ static void use_preset(ab_rank_recipe *ranks, const char *name, const char *wire
     assert_int_equal(ab_reduction_parse_divide(preset->divide, &ranks->reduction), AB_OK);
 }
 
-/* Largest difference of a training's losses from those of a trace. */
-static double distance(const cJSON *trace, const char *wire, int64_t count) {
+/* Largest difference of a training's losses from those of a trace. `times`: of what the mean over ranks is
+ * taken, which for plain SGD the learning rate is. */
+static double distance_of(const cJSON *trace, const char *wire, int64_t count, double times) {
     const ab_level *level = NULL;
     ab_cell_config config = {.net = net,
                              .batch = (int64_t)ab_json_number(golden, "batch", 0),
@@ -72,7 +74,7 @@ static double distance(const cJSON *trace, const char *wire, int64_t count) {
     assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, NULL, 0, &config.policy), AB_OK);
     assert_int_equal(ab_optimizer_find("sgd", &config.optimizer), AB_OK);
     config.optim = config.optimizer->defaults;
-    config.optim.lr = config.recipe.rates.lr = ab_json_number(golden, "lr", 0);
+    config.optim.lr = config.recipe.rates.lr = times * ab_json_number(golden, "lr", 0);
     use_preset(&config.recipe.ranks, ab_json_text(trace, "ddp", ""), wire, count);
     ab_cell *cell = NULL;
     if (ab_cell_create(&config, &cell) != AB_OK) fail_msg("%s", ab_error_message());
@@ -86,6 +88,10 @@ static double distance(const cJSON *trace, const char *wire, int64_t count) {
     }
     ab_cell_destroy(cell);
     return worst;
+}
+
+static double distance(const cJSON *trace, const char *wire, int64_t count) {
+    return distance_of(trace, wire, count, 1);
 }
 
 /* A drift is the effect of one other order of additions in a format; ours is a third. Of frameworks that
@@ -130,10 +136,22 @@ static void another_wire_format_or_number_of_ranks_is_found(void **state) {
     }
 }
 
+static void a_division_that_is_missing_or_made_twice_is_found(void **state) {
+    (void)state;
+    const cJSON *trace = NULL;
+    cJSON_ArrayForEach(trace, ab_json_at(golden, "traces")) {
+        const char *wire = ab_json_text(trace, "wire", "");
+        const double ranks = ab_json_number(trace, "ranks", 0), limit = limit_of(trace);
+        assert_true(distance_of(trace, wire, (int64_t)ranks, ranks) > 10 * limit);
+        assert_true(distance_of(trace, wire, (int64_t)ranks, 1 / ranks) > 10 * limit);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_torch_on_gloo),
         cmocka_unit_test(another_wire_format_or_number_of_ranks_is_found),
+        cmocka_unit_test(a_division_that_is_missing_or_made_twice_is_found),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

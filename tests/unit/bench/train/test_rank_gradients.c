@@ -149,7 +149,7 @@ static void a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients(void **
     ab_cell *cell = pt_cell(&config);
     measure_own(net, 2);
     step(cell);
-    int64_t position = 0, rounded = 0;
+    int64_t position = 0, rounded = 0, elsewhere = 0;
     for (int p = PARAMS - 1; p >= 0; p--) { /* buckets fill from the last parameter */
         float found[MOST];
         int64_t n = read_values(cell, weights[p], ".grad", found);
@@ -158,10 +158,12 @@ static void a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients(void **
             if (found[i] != expect)
                 fail_msg("%s[%d]: %a, expected %a", weights[p], (int)i, (double)found[i], (double)expect);
             rounded += expect != 0.25F * (own[0][p][i] + own[1][p][i] + own[2][p][i] + own[3][p][i]);
+            elsewhere += found[i] != ring(p, i, position + i, 46);
         }
         position += n;
     }
     assert_true(rounded > position / 2);
+    assert_true(elsewhere > position / 20); /* so a wrong bucket would have been found */
     ab_cell_destroy(cell);
     ab_net_free(net);
 }

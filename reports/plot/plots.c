@@ -101,7 +101,7 @@ const char *ab_plot_name(const ab_plot_naming *naming, const cJSON *cell, char *
     ab_text_clean(level, sizeof level, ab_cell_label(cell));
     scale_label(cell, scale, sizeof scale);
     if (ab_cell_further_draw(cell))
-        ab_text_show(draw, sizeof draw, " (draw %.0f)", ab_json_number(cell, "draw", 0));
+        ab_text_show(draw, sizeof draw, " (draw %.0f)", ab_json_number(cell, "draw", 1));
     ab_text_show(label, AB_PLOT_LABEL, "%s%s%s, %s", level,
                  !ab_plot_is_perturbed_baseline(cell)                      ? ""
                  : strcmp(ab_json_text(cell, "twin", ""), "rounding") == 0 ? " + rounding"

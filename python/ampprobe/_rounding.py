@@ -166,9 +166,11 @@ class Rounding:
     def _earlier(self, op: Any) -> Any:
         """The same line's addition before, from which this one reads."""
         edge, seen = op.reads, set()
+        if op.name.endswith("copy"):  # what it writes over is read only if what it writes was made from it
+            edge = [one for one in edge if (one.place, one.name) != (op.place, op.name)]
         for _ in range(_DEEPEST):
             following = []
-            for one in edge:
+            for one in (one for one in edge if one.stage != "backward"):
                 if one.place == op.place and one.name == op.name and one.index in self._results:
                     return one
                 if one.index not in seen and one.name.removeprefix("_foreach_") in ELEMENTWISE:

@@ -119,6 +119,18 @@ class Sums(unittest.TestCase):
         self.assertGreater(found(lambda: steps(False), model)["weight_increments_lost"], 0.8)
         self.assertEqual(found(lambda: steps(True), model), {})
 
+    def test_what_is_computed_wide_and_stored_in_half(self):
+        mean = torch.full((16,), 2.0, dtype=BF16)
+        wide = torch.full((16,), 2.0)
+
+        def steps(own):
+            for _ in range(5):
+                wide.add_(1e-3)
+                mean.copy_(mean.float() + 1e-3 if own else wide)
+
+        self.assertEqual(found(lambda: steps(True)), {"sum_increments_lost": 1.0})
+        self.assertEqual(found(lambda: steps(False)), {})  # a copy of what is kept in fp32
+
     def test_states_of_an_optimizer_written_by_hand(self):
         class Mine(torch.optim.Optimizer):
             def __init__(self, parameters, dtype):

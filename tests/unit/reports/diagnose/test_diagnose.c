@@ -244,6 +244,13 @@ static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
     r.o0 = ", \"vitals\": {\"labels\": {\"samples\": 4096, \"between_class_ratio\": 40, \"control_ratio\": "
            "0.9}}";
     expect_no(&r, "label_corruption");
+    /* chance moves the ratio of 10 classes by 0.47, of 64 by 0.18 */
+    r.o0 = ", \"vitals\": {\"labels\": {\"samples\": 4096, \"classes\": 10, \"between_class_ratio\": 1.9, "
+           "\"control_ratio\": 1}}";
+    expect(&r, "label_corruption", NULL);
+    r.o0 = ", \"vitals\": {\"labels\": {\"samples\": 4096, \"classes\": 64, \"between_class_ratio\": 1.9, "
+           "\"control_ratio\": 1}}";
+    expect_no(&r, "label_corruption");
     r.o0 = ", \"vitals\": {\"initial_weights\": {\"count\": 10000, \"rms\": 0.02}}, \"probes\": "
            "{\"steps_probed\": 2, "
            "\"lost_updates\": [{\"update\": {\"energy\": 2e-12}}]}";

@@ -101,7 +101,6 @@ static void pay(ampprobe *p, double seconds, bool layers) {
     const double layer_cost = g->spent + (layers ? slower(g, seconds) : 0);
     if (layers) {
         if (g->plain_seconds > 0) g->layer_cost = grown(g->layer_cost, layer_cost / g->plain_seconds);
-        g->next_layers = 4 * ab_lib_ended(p) > LATE_LAYERS ? 4 * ab_lib_ended(p) : LATE_LAYERS;
         p->course->probe_seconds += slower(g, seconds);
     } else {
         follow(&g->plain_seconds, seconds);
@@ -132,9 +131,21 @@ static bool layers_next(const ampprobe *p) {
     return step < 16 && ((step + 1) & step) == 0;
 }
 
+/* What is asked for because it is late is late again after as many steps more, whether or not the caller
+ * could show it: a compiled model shows no layers, and there may be no gradient that can be counted. */
+static void asked_late(ampprobe *p, bool layers) {
+    ab_lib_governor *g = &p->governor;
+    const int64_t ended = ab_lib_ended(p);
+    const bool uncounted = ended > g->next_gradients; /* it was late, and this step did not change that */
+    if (p->planned & AMPPROBE_PLAN_GRADIENTS && uncounted) g->next_gradients = ended + 1 + ended / 4;
+    if (layers || p->planned & AMPPROBE_PLAN_LAYERS)
+        g->next_layers = 4 * ended > LATE_LAYERS ? 4 * ended : LATE_LAYERS;
+}
+
 void ab_lib_governor_step(ampprobe *p, double seconds, bool layers, bool skipped) {
     int plan = 0;
     pay(p, seconds, layers);
+    asked_late(p, layers);
     p->governor.skipped_last = skipped;
     p->governor.layers_last = layers;
     const bool fixed = p->config.every > 0, due = fixed ? is_fixed_step(p) : layers_next(p);

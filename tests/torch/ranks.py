@@ -7,6 +7,7 @@ import sys
 import tempfile
 import textwrap
 
+PROGRAM = os.environ.get("AMPBENCH")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 BEGIN = """
@@ -48,3 +49,20 @@ def run(text, world=2, environment=None):
                 with open(os.path.join(folder, name), encoding="utf-8") as file:
                     documents[name] = json.load(file)
         return [json.loads(output.splitlines()[-1]) for output, _ in outputs], documents
+
+
+def diagnosis(documents):
+    """What diagnose says of the records of all ranks: the ids of its verdicts, and its text."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for name, document in sorted(documents.items()):
+            paths.append(os.path.join(folder, name))
+            with open(paths[-1], "w", encoding="utf-8") as file:
+                json.dump(document, file)
+        out = os.path.join(folder, "diagnosis.json")
+        run = subprocess.run(
+            [PROGRAM, "diagnose", *paths, "--json", out], check=False, capture_output=True, text=True
+        )
+        with open(out, encoding="utf-8") as file:
+            cell = json.load(file)["cells"][0]
+        return [verdict["id"] for verdict in cell["verdicts"]], run.stdout

@@ -1,14 +1,10 @@
 """DDP on three processes: a flipped bit on one rank is found by the records of all, and the twin is sound."""
 
-import json
 import os
-import subprocess
-import tempfile
 import unittest
 
 import ranks
 
-PROGRAM = os.environ.get("AMPBENCH")
 TRAINING = """
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,25 +27,8 @@ result = 0
 """
 
 
-def diagnosis(documents):
-    """What diagnose says of all records: the ids of its verdicts, its text, and the cell of the records."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = []
-        for name, document in sorted(documents.items()):
-            paths.append(os.path.join(folder, name))
-            with open(paths[-1], "w", encoding="utf-8") as file:
-                json.dump(document, file)
-        out = os.path.join(folder, "diagnosis.json")
-        run = subprocess.run(
-            [PROGRAM, "diagnose", *paths, "--json", out], check=False, capture_output=True, text=True
-        )
-        with open(out, encoding="utf-8") as file:
-            cell = json.load(file)["cells"][0]
-        return [verdict["id"] for verdict in cell["verdicts"]], run.stdout
-
-
 @unittest.skipUnless(
-    PROGRAM and os.environ.get("AMPPROBE_LIBRARY"), "AMPBENCH or AMPPROBE_LIBRARY is not set"
+    ranks.PROGRAM and os.environ.get("AMPPROBE_LIBRARY"), "AMPBENCH or AMPPROBE_LIBRARY is not set"
 )
 class RanksOutOfStep(unittest.TestCase):
     def train(self, **how):
@@ -59,7 +38,7 @@ class RanksOutOfStep(unittest.TestCase):
         return documents
 
     def test_a_flipped_bit_is_named_with_rank_tensor_and_step(self):
-        ids, text = diagnosis(self.train(flip=True))
+        ids, text = ranks.diagnosis(self.train(flip=True))
         self.assertEqual(ids[0], "ranks_out_of_step")
         self.assertIn("after 8 steps 2.weight of rank 1 is not, bit by bit, that of most ranks", text)
         self.assertIn("(1 of 3 ranks and 1 tensor differ)", text)
@@ -69,10 +48,10 @@ class RanksOutOfStep(unittest.TestCase):
         documents = self.train()
         checks = documents["run.rank2.json"]["probe"]["about"]["replicas"]["checks"]
         self.assertEqual([check[0] for check in checks], [0, 2, 4, 6, 8, 10, 12])
-        self.assertNotIn("ranks_out_of_step", diagnosis(documents)[0])
+        self.assertNotIn("ranks_out_of_step", ranks.diagnosis(documents)[0])
 
     def test_ranks_that_start_apart_are_told_before_the_first_step(self):
-        ids, text = diagnosis(self.train(wrapped=False))
+        ids, text = ranks.diagnosis(self.train(wrapped=False))
         self.assertEqual(ids[0], "ranks_out_of_step")
         self.assertIn("before the first step 0.weight of rank", text)
         self.assertIn("load checkpoints before", text)
@@ -83,7 +62,7 @@ class RanksOutOfStep(unittest.TestCase):
             kept = document["probe"]["about"]["replicas"]
             self.assertEqual(kept["every"], 4)
             self.assertEqual([check[0] for check in kept["checks"]], list(range(0, 141, 4)))
-        self.assertEqual(diagnosis(documents)[0][0], "ranks_out_of_step")
+        self.assertEqual(ranks.diagnosis(documents)[0][0], "ranks_out_of_step")
 
 
 if __name__ == "__main__":

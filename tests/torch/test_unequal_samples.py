@@ -1,14 +1,10 @@
 """DDP on two gloo processes whose batches have 12 and 3 samples: the mean of their means, and the verdict."""
 
-import json
 import os
-import subprocess
-import tempfile
 import unittest
 
 import ranks
 
-PROGRAM = os.environ.get("AMPBENCH")
 TRAINING = """
 from torch.nn.parallel import DistributedDataParallel
 
@@ -43,25 +39,14 @@ assert probe.reason is None, probe.reason
 
 
 @unittest.skipUnless(
-    PROGRAM and os.environ.get("AMPPROBE_LIBRARY"), "AMPBENCH or AMPPROBE_LIBRARY is not set"
+    ranks.PROGRAM and os.environ.get("AMPPROBE_LIBRARY"), "AMPBENCH or AMPPROBE_LIBRARY is not set"
 )
 class UnequalSamples(unittest.TestCase):
     def train(self, counts=(12, 3), weighted=False):
         """How far DDP's first gradient is from that of all samples, verdicts and text of both records."""
         far, documents = ranks.run(TRAINING.format(counts=counts, weighted=weighted))
-        with tempfile.TemporaryDirectory() as folder:
-            paths = []
-            for name, document in sorted(documents.items()):
-                paths.append(os.path.join(folder, name))
-                with open(paths[-1], "w", encoding="utf-8") as file:
-                    json.dump(document, file)
-            out = os.path.join(folder, "diagnosis.json")
-            run = subprocess.run(
-                [PROGRAM, "diagnose", *paths, "--json", out], check=False, capture_output=True, text=True
-            )
-            with open(out, encoding="utf-8") as file:
-                verdicts = json.load(file)["cells"][0]["verdicts"]
-        return max(far), [verdict["id"] for verdict in verdicts], run.stdout
+        ids, text = ranks.diagnosis(documents)
+        return max(far), ids, text
 
     def test_a_mean_of_means_is_not_that_of_all_samples_and_is_named(self):
         far, ids, text = self.train()

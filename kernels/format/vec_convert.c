@@ -286,13 +286,16 @@ static void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
     if (i < n) _mm512_mask_storeu_ps(dst + i, live, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(live, src + i)));
 }
 
+static inline __m256i narrowed_fp16(__m512 x) {
+    return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
 static void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
-    for (int64_t i = 0; i < n; i += LANES) {
-        __mmask16 live = lanes_left(n - i);
-        __m512 x = _mm512_maskz_loadu_ps(live, src + i);
-        _mm256_mask_storeu_epi16(dst + i, live,
-                                 _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    }
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i), narrowed_fp16(_mm512_loadu_ps(src + i)));
+    __mmask16 live = lanes_left(n - i);
+    if (i < n) _mm256_mask_storeu_epi16(dst + i, live, narrowed_fp16(_mm512_maskz_loadu_ps(live, src + i)));
 }
 
 static inline __m512i widened_bf16(__m256i codes) {
@@ -311,18 +314,21 @@ static void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
 }
 
 /* Not vcvtneps2bf16: that instruction treats fp32 subnormals as zero. */
+static inline __m256i narrowed_bf16(__m512 x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, BF16_DROP), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    rounded =
+        _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(QUIET));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, BF16_DROP));
+}
+
 static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
-    const __m512i quiet = _mm512_set1_epi32(QUIET), one = _mm512_set1_epi32(1),
-                  almost_half = _mm512_set1_epi32(0x7fff);
-    for (int64_t i = 0; i < n; i += LANES) {
-        __mmask16 live = lanes_left(n - i);
-        __m512 x = _mm512_maskz_loadu_ps(live, src + i);
-        __m512i bits = _mm512_castps_si512(x);
-        __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, BF16_DROP), one);
-        __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, almost_half), odd);
-        rounded = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, quiet);
-        _mm256_mask_storeu_epi16(dst + i, live, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, BF16_DROP)));
-    }
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i), narrowed_bf16(_mm512_loadu_ps(src + i)));
+    __mmask16 live = lanes_left(n - i);
+    if (i < n) _mm256_mask_storeu_epi16(dst + i, live, narrowed_bf16(_mm512_maskz_loadu_ps(live, src + i)));
 }
 
 /* ---- fp16 and bf16, AVX2 and F16C ------------------------------------------------------------ */

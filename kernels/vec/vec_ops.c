@@ -30,29 +30,36 @@ static void add(float *out, const float *a, const float *b, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
 }
 
-/* A stored NaN, quieted as by narrowing: sets its top mantissa bit. */
-static inline uint16_t quieten(uint16_t code, uint16_t infinity) {
-    uint16_t quiet = (uint16_t)(infinity & (0u - infinity)) >> 1; /* the bit below infinity's lowest */
-    return (uint16_t)((code & 0x7fff) > infinity ? code | quiet : code);
+/* Signed comparisons and masks: AVX2 has no unsigned comparisons, and compilers then use scalar code. */
+static inline int16_t quieten(int16_t code, int16_t infinity) {
+    const int16_t lowest = (int16_t)(infinity & -infinity), quiet = (int16_t)(lowest >> 1);
+    const int16_t size = (int16_t)(code & 0x7fff), nan = (int16_t)(-(size > infinity));
+    return (int16_t)(code | (nan & quiet));
+}
+
+/* All ones where the code's value is above 0 or NaN. */
+static inline int16_t above_zero(int16_t code, int16_t infinity) {
+    const int16_t size = (int16_t)(code & 0x7fff);
+    return (int16_t)(-(code > 0) | -(size > infinity));
 }
 
 static void relu_bits(uint16_t *out, const uint16_t *a, const uint16_t *unused, uint16_t infinity,
                       int64_t n) {
+    const int16_t inf = (int16_t)infinity;
     (void)unused;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        bool drop = a[i] >= 0x8000 && a[i] <= (0x8000 | infinity);
-        out[i] = drop ? 0 : quieten(a[i], infinity);
+        const int16_t code = (int16_t)a[i];
+        out[i] = (uint16_t)(quieten(code, inf) & above_zero(code, inf));
     }
 }
 
 static void relu_backward_bits(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
                                int64_t n) {
+    const int16_t inf = (int16_t)infinity;
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        bool drop = out[i] == 0 || (out[i] >= 0x8000 && out[i] <= (0x8000 | infinity));
-        din[i] = drop ? 0 : quieten(dout[i], infinity);
-    }
+    for (int64_t i = 0; i < n; i++)
+        din[i] = (uint16_t)(quieten((int16_t)dout[i], inf) & above_zero((int16_t)out[i], inf));
 }
 
 /* The largest magnitude of a block, as a bit pattern: no branch inside, an exit between blocks. */

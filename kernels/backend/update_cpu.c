@@ -16,36 +16,60 @@ typedef struct update_job {
     int states;
 } update_job;
 
-/* fp32 room for one block of tensors that are stored in other formats. */
+/* fp32 room for one block of tensors in formats that the formulas do not read. */
 typedef struct block_room {
     float weight[AB_BLOCK], grad[AB_BLOCK], state[AB_UPDATE_VALUES - 1][AB_BLOCK];
 } block_room;
 
-/* Values of a block to update: the tensor's own, or widened to `room`. */
-static float *take(const ab_tensor *tensor, int64_t first, int64_t n, float *room) {
-    ab_read(tensor, first, n, room);
-    return ab_target(tensor, first, room);
+static ab_update_stored stored_as(const ab_tensor *tensor) {
+    if (tensor->format == &ab_format_fp16) return AB_UPDATE_F16;
+    return tensor->format == &ab_format_bf16 ? AB_UPDATE_BF16 : AB_UPDATE_F32;
 }
 
-static void put(const ab_tensor *tensor, int64_t first, int64_t n, const float *values) {
-    if (!ab_is_f32(tensor)) ab_narrow(ab_element(tensor, first), tensor->format, values, n);
+static bool is_half(const ab_tensor *tensor) { return stored_as(tensor) != AB_UPDATE_F32; }
+
+static ab_update_operand widened(const ab_tensor *tensor, int64_t first, int64_t n, float *room) {
+    ab_widen(room, ab_element(tensor, first), tensor->format, n);
+    return (ab_update_operand){room, AB_UPDATE_F32};
+}
+
+/* A block in place, or widened to `room`. */
+static ab_update_operand take(const ab_tensor *tensor, int64_t first, int64_t n, float *room) {
+    if (!is_half(tensor) && !ab_is_f32(tensor)) return widened(tensor, first, n, room);
+    return (ab_update_operand){ab_element(tensor, first), stored_as(tensor)};
+}
+
+/* Stores a block that was widened to `room`. */
+static void put(const ab_tensor *tensor, int64_t first, int64_t n, const ab_update_operand *from,
+                const float *room) {
+    if (from->data == room) ab_narrow(ab_element(tensor, first), tensor->format, room, n);
+}
+
+/* The new weight as it is before it is stored, where a model's copy in another format is rounded from it. */
+static ab_update_operand take_weight(const ab_update_item *item, int64_t first, int64_t n, float *room) {
+    const bool copied = item->model && !is_half(item->model);
+    return copied && is_half(item->weight) ? widened(item->weight, first, n, room)
+                                           : take(item->weight, first, n, room);
 }
 
 static void update_block(void *argument, int64_t block, int thread) {
     const update_job *job = argument;
     const ab_update_item *item = job->item;
     const int64_t first = block * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(item->weight) - first);
+    const ab_tensor *half_model = item->model && is_half(item->model) ? item->model : NULL;
+    const ab_tensor *other_model = half_model ? NULL : item->model;
     block_room room;
     (void)thread;
-    ab_update_span span = {.weight = take(item->weight, first, n, room.weight),
-                           .grad = ab_read(item->grad, first, n, room.grad),
+    ab_update_span span = {.weight = take_weight(item, first, n, room.weight),
+                           .grad = take(item->grad, first, n, room.grad),
                            .factor = item->factor,
                            .n = n};
+    if (half_model) span.model = take(half_model, first, n, NULL);
     for (int i = 0; i < job->states; i++) span.state[i] = take(item->state[i], first, n, room.state[i]);
     job->run(job->constant, &span);
-    for (int i = 0; i < job->states; i++) put(item->state[i], first, n, span.state[i]);
-    put(item->weight, first, n, span.weight);
-    if (item->model) ab_narrow(ab_element(item->model, first), item->model->format, span.weight, n);
+    for (int i = 0; i < job->states; i++) put(item->state[i], first, n, &span.state[i], room.state[i]);
+    put(item->weight, first, n, &span.weight, room.weight);
+    if (other_model) ab_narrow(ab_element(other_model, first), other_model->format, span.weight.data, n);
 }
 
 static int states_of(const ab_update_item *item) {

@@ -1,21 +1,22 @@
 /* The loops of vec_update.h. One function a formula, so that nothing is decided per element. */
 #include "kernels/backend/vec_update.h"
 
+#include "kernels/format/vec_half.h"
 #include "kernels/vec/isa.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
-/* `kind` and `states` are constants of every caller. The arrays do not overlap. */
-static AB_FORCE_INLINE void update_all(const int kind, const int states, const float *c,
-                                       const ab_update_span *span) {
-    float *restrict weight = span->weight, *restrict first = span->state[0],
-                    *restrict second = span->state[1];
-    const float *restrict grad = span->grad;
-    const float factor = span->factor;
-    const int64_t n = span->n;
-    float constant[AB_UPDATE_CONSTANTS];
-    memcpy(constant, c, sizeof constant);
+/* Values that are widened, updated and rounded at a time: few enough that the processor works on several
+ * pieces at once, so that the loads of one overlap the arithmetic of another. */
+enum { PIECE = 64, MOST_STATES = 2 };
+
+/* `kind`, `states` and, but for the last piece, `n` are constants of every caller. The arrays do not overlap.
+ */
+static AB_FORCE_INLINE void update_values(const int kind, const int states, const float *constant,
+                                          const float factor, float *restrict weight,
+                                          const float *restrict grad, float *restrict first,
+                                          float *restrict second, const int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         float state[2] = {states > 0 ? first[i] : 0.0f, states > 1 ? second[i] : 0.0f}, w = weight[i];
         ab_f_update(kind, constant, grad[i] * factor, &w, state);
@@ -23,6 +24,46 @@ static AB_FORCE_INLINE void update_all(const int kind, const int states, const f
         if (states > 0) first[i] = state[0];
         if (states > 1) second[i] = state[1];
     }
+}
+
+/* fp32 values of a piece: in place, or widened to `room`. */
+static AB_FORCE_INLINE float *take(const ab_update_operand *from, int64_t at, float *room, const int64_t n) {
+    const uint16_t *half = (const uint16_t *)from->data + at;
+    if (from->stored == AB_UPDATE_F32) return (float *)from->data + at;
+    if (from->stored == AB_UPDATE_F16)
+        widen_fp16(room, half, n);
+    else
+        widen_bf16(room, half, n);
+    return room;
+}
+
+/* Stores a piece that is not in place. */
+static AB_FORCE_INLINE void put(const ab_update_operand *to, int64_t at, const float *values,
+                                const int64_t n) {
+    uint16_t *half = (uint16_t *)to->data + at;
+    if (to->stored == AB_UPDATE_F16) narrow_fp16(half, values, n);
+    if (to->stored == AB_UPDATE_BF16) narrow_bf16(half, values, n);
+}
+
+static AB_FORCE_INLINE void update_piece(const int kind, const int states, const float *constant,
+                                         const ab_update_span *s, int64_t at, const int64_t n) {
+    float room[2 + MOST_STATES][PIECE], *state[MOST_STATES] = {NULL, NULL};
+    float *weight = take(&s->weight, at, room[0], n);
+    const float *grad = take(&s->grad, at, room[1], n);
+    for (int i = 0; i < states; i++) state[i] = take(&s->state[i], at, room[2 + i], n);
+    update_values(kind, states, constant, s->factor, weight, grad, state[0], state[1], n);
+    put(&s->weight, at, weight, n);
+    for (int i = 0; i < states; i++) put(&s->state[i], at, state[i], n);
+    if (s->model.data) put(&s->model, at, weight, n);
+}
+
+static AB_FORCE_INLINE void update_all(const int kind, const int states, const float *c,
+                                       const ab_update_span *span) {
+    float constant[AB_UPDATE_CONSTANTS];
+    int64_t at = 0;
+    memcpy(constant, c, sizeof constant);
+    for (; at + PIECE <= span->n; at += PIECE) update_piece(kind, states, constant, span, at, PIECE);
+    if (at < span->n) update_piece(kind, states, constant, span, at, span->n - at);
 }
 
 #define FORMULA(name, kind, states)                                                                          \

@@ -1,7 +1,7 @@
-/* Optimizer formulas (kernels/ops/formulas.h) over fp32 arrays, compiled once per CPU level (vec_update.c).
- * Every level gives the bits of the scalar formula.
+/* Optimizer formulas (kernels/ops/formulas.h) over arrays in fp32, fp16 or bf16, compiled once per CPU level
+ * (vec_update.c). Every level gives the bits of the scalar formula.
  *
- * Internal to kernels/backend. No threading and no stored formats here. */
+ * Internal to kernels/backend. No threading and no other formats here. */
 #ifndef AB_KERNELS_BACKEND_VEC_UPDATE_H
 #define AB_KERNELS_BACKEND_VEC_UPDATE_H
 
@@ -9,12 +9,21 @@
 
 AB_BEGIN_DECLS
 
+/* How the values of an operand are stored. */
+typedef enum ab_update_stored { AB_UPDATE_F32, AB_UPDATE_F16, AB_UPDATE_BF16 } ab_update_stored;
+
+typedef struct ab_update_operand {
+    void *data; /* only read of a gradient */
+    ab_update_stored stored;
+} ab_update_operand;
+
 /* The operands of an update of n elements; weight and state are updated in place. */
 typedef struct ab_update_span {
-    float *weight;
-    const float *grad; /* times `factor`, rounded: the gradient of the formula */
+    ab_update_operand weight;
+    ab_update_operand grad; /* times `factor`, rounded: the gradient of the formula */
+    ab_update_operand state[AB_UPDATE_VALUES - 1];
+    ab_update_operand model; /* written: the new weight before it is rounded to `weight`; data NULL: none */
     float factor;
-    float *state[AB_UPDATE_VALUES - 1];
     int64_t n;
 } ab_update_span;
 

@@ -99,8 +99,10 @@ static void updates_have_the_bits_of_separate_passes(void **state) {
                                      {&ab_format_fp32, &ab_format_fp16, &ab_format_fp16, 0.3f},
                                      {&ab_format_fp32, &ab_format_bf16, &ab_format_bf16, 0x1p-4f},
                                      {&ab_format_fp16, &ab_format_fp16, NULL, 1.0f},
-                                     {&ab_format_bf16, &ab_format_bf16, NULL, 0.7f}};
-    static const int64_t counts[] = {1, 17, 2047, 2048, MOST};
+                                     {&ab_format_bf16, &ab_format_bf16, NULL, 0.7f},
+                                     {&ab_format_fp64, &ab_format_fp16, &ab_format_bf16, 0.3f},
+                                     {&ab_format_fp32, &ab_format_fp64, &ab_format_fp64, 0.3f}};
+    static const int64_t counts[] = {1, 17, 63, 64, 2047, 2048, MOST};
     int tried = 0;
     for (int isa = AB_ISA_PLAIN; isa <= (int)ab_isa_best(); isa++) {
         assert_int_equal(ab_isa_force((ab_isa)isa), AB_OK);

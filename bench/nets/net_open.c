@@ -1,4 +1,4 @@
-/* Opens and frees networks: text from a file or compiled in. net_parse.c parses it. */
+/* Opens networks: text from a file or compiled in. net_parse.c parses it. */
 #define _POSIX_C_SOURCE 200809L /* strerror of errno set by fopen */
 #include "bench/nets/net_build.h"
 
@@ -72,19 +72,6 @@ ab_status ab_net_load(const char *name_or_path, ab_net **net) {
         if (strcmp(name_or_path, builtin[i].name) == 0)
             return ab_net_parse(ab_net_builtin_text((int)i), *builtin[i].length, name_or_path, net);
     return load_file(name_or_path, net);
-}
-
-void ab_net_free(ab_net *net) {
-    if (!net) return;
-    for (int i = 0; i < net->ops; i++) {
-        ab_net_free_attrs(&net->op[i]);
-        free(net->op[i].name);
-    }
-    free(net->op);
-    free(net->name);
-    free(net->text);
-    free(net->path);
-    free(net);
 }
 
 int64_t ab_net_parameters(const ab_net *net) {

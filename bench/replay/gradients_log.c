@@ -23,27 +23,26 @@ typedef struct walk {
     int events;
 } walk;
 
-static bool said(const ab_log_point *p, int field) { return p->has >> field & 1u; }
-
 static double value(const ab_log_point *p, int field) {
-    return said(p, field) ? p->value[field] : (double)NAN;
+    return ab_log_said(p, field) ? p->value[field] : (double)NAN;
 }
 
 static bool overflowed(const ab_log_point *p) {
-    return value(p, AB_LOG_overflow) == 1 || said(p, AB_LOG_at_floor) || said(p, AB_LOG_scale_before);
+    return value(p, AB_LOG_overflow) == 1 || ab_log_said(p, AB_LOG_at_floor) ||
+           ab_log_said(p, AB_LOG_scale_before);
 }
 
 /* The scale that overflowed: told, or the last one, or what falls to the new one by halves. */
 static double overflowed_at(const walk *w, const ab_log_point *p) {
     const double after = value(p, AB_LOG_scale_after);
-    if (said(p, AB_LOG_scale_before)) return p->value[AB_LOG_scale_before];
-    if (said(p, AB_LOG_scale)) return p->value[AB_LOG_scale];
+    if (ab_log_said(p, AB_LOG_scale_before)) return p->value[AB_LOG_scale_before];
+    if (ab_log_said(p, AB_LOG_scale)) return p->value[AB_LOG_scale];
     return isnan(w->scale) || w->scale < after ? 2 * after : w->scale;
 }
 
 static double scale_after(const walk *w, const ab_log_point *p) {
-    if (said(p, AB_LOG_scale_after)) return p->value[AB_LOG_scale_after];
-    return said(p, AB_LOG_scale) && !overflowed(p) ? p->value[AB_LOG_scale] : w->scale;
+    if (ab_log_said(p, AB_LOG_scale_after)) return p->value[AB_LOG_scale_after];
+    return ab_log_said(p, AB_LOG_scale) && !overflowed(p) ? p->value[AB_LOG_scale] : w->scale;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------ */
@@ -74,7 +73,7 @@ static double falls(double from, double to) {
  */
 static void add_counted(walk *w, const ab_log_point *p) {
     const double total = value(p, AB_LOG_skipped_total), after = value(p, AB_LOG_scale);
-    double counted = said(p, AB_LOG_skipped) ? p->value[AB_LOG_skipped] : 0, scale = w->scale;
+    double counted = ab_log_said(p, AB_LOG_skipped) ? p->value[AB_LOG_skipped] : 0, scale = w->scale;
     if (!isnan(total) && !isnan(w->total)) counted = fmax(counted, total - w->total);
     if (!isnan(total)) w->total = total;
     for (int i = 0; i < w->events; i++) scale = fmin(scale, w->event[i] / 2);
@@ -122,13 +121,13 @@ static ab_status take(walk *w, const ab_log_point *p, bool *ended) {
 /* The scale of the next line that tells one; NAN: there is none. */
 static double next_scale(const ab_log *log, int at) {
     for (int i = at + 1; i < log->points; i++)
-        if (said(&log->point[i], AB_LOG_scale)) return log->point[i].value[AB_LOG_scale];
+        if (ab_log_said(&log->point[i], AB_LOG_scale)) return log->point[i].value[AB_LOG_scale];
     return (double)NAN;
 }
 
 static double scale_before(const ab_log *log, int at) {
     for (int i = at - 1; i >= 0; i--)
-        if (said(&log->point[i], AB_LOG_scale)) return log->point[i].value[AB_LOG_scale];
+        if (ab_log_said(&log->point[i], AB_LOG_scale)) return log->point[i].value[AB_LOG_scale];
     return (double)NAN;
 }
 
@@ -138,7 +137,7 @@ static bool tells_before_step(const ab_log *log) {
     int here = 0, next = 0;
     for (int i = 0; i < log->points; i++) {
         const ab_log_point *p = &log->point[i];
-        if (!said(p, AB_LOG_scale) || !(value(p, AB_LOG_skipped) > 0)) continue;
+        if (!ab_log_said(p, AB_LOG_scale) || !(value(p, AB_LOG_skipped) > 0)) continue;
         const double scale = p->value[AB_LOG_scale];
         const bool fell = scale < scale_before(log, i), falls_next = next_scale(log, i) < scale;
         here += fell && !falls_next;
@@ -152,9 +151,9 @@ static bool tells_before_step(const ab_log *log) {
 static double first_scale(const ab_log *log, bool before_step) {
     for (int i = 0; i < log->points; i++) {
         const ab_log_point *p = &log->point[i];
-        if (said(p, AB_LOG_scale_before)) return p->value[AB_LOG_scale_before];
-        if (said(p, AB_LOG_scale_after)) return 2 * p->value[AB_LOG_scale_after];
-        if (!said(p, AB_LOG_scale)) continue;
+        if (ab_log_said(p, AB_LOG_scale_before)) return p->value[AB_LOG_scale_before];
+        if (ab_log_said(p, AB_LOG_scale_after)) return 2 * p->value[AB_LOG_scale_after];
+        if (!ab_log_said(p, AB_LOG_scale)) continue;
         const double scale = p->value[AB_LOG_scale], skipped = value(p, AB_LOG_skipped);
         return !before_step && skipped > 0 && skipped < EVENTS && !(next_scale(log, i) < scale)
                    ? ldexp(scale, (int)skipped)

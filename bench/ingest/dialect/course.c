@@ -4,11 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool said(const ab_log_point *p, int field) { return p->has >> field & 1u; }
-
 /* Points that count steps and tell the scale; all of one kind of line. */
 static bool tells(const ab_log_point *p, int format) {
-    return p->format == format && said(p, AB_LOG_step) && said(p, AB_LOG_scale);
+    return p->format == format && ab_log_said(p, AB_LOG_step) && ab_log_said(p, AB_LOG_scale);
 }
 
 static int first_that_tells(const ab_log *log) {
@@ -19,7 +17,7 @@ static int first_that_tells(const ab_log *log) {
 
 static ab_scale_span span_between(const ab_log_point *from, const ab_log_point *to, ab_skips_of skips) {
     const ab_log_point *line = skips == AB_SKIPS_AFTER_SCALE ? from : to;
-    const bool known = skips != AB_SKIPS_UNUSED && said(line, AB_LOG_skipped);
+    const bool known = skips != AB_SKIPS_UNUSED && ab_log_said(line, AB_LOG_skipped);
     return (ab_scale_span){.steps = (int64_t)(to->value[AB_LOG_step] - from->value[AB_LOG_step]),
                            .skipped = known ? (int64_t)line->value[AB_LOG_skipped] : -1,
                            .scale = to->value[AB_LOG_scale],

@@ -8,19 +8,18 @@
 /* BEFORE: losses whose median a spike is compared with. */
 enum { BEFORE = 16 };
 
-static bool said(const ab_log_point *p, int field) { return p->has >> field & 1u; }
-
 static double value(const ab_log_point *p, int field) {
-    return said(p, field) ? p->value[field] : (double)NAN;
+    return ab_log_said(p, field) ? p->value[field] : (double)NAN;
 }
 
 /* The scale after the line; NAN: it does not say. */
 static double scale_after(const ab_log_point *p) {
-    return said(p, AB_LOG_scale_after) ? p->value[AB_LOG_scale_after] : value(p, AB_LOG_scale);
+    return ab_log_said(p, AB_LOG_scale_after) ? p->value[AB_LOG_scale_after] : value(p, AB_LOG_scale);
 }
 
 static bool overflowed(const ab_log_point *p) {
-    return (said(p, AB_LOG_overflow) && p->value[AB_LOG_overflow] == 1) || said(p, AB_LOG_at_floor);
+    return (ab_log_said(p, AB_LOG_overflow) && p->value[AB_LOG_overflow] == 1) ||
+           ab_log_said(p, AB_LOG_at_floor);
 }
 
 /* ---- skips at the end --------------------------------------------------------------------------- */
@@ -28,8 +27,8 @@ static bool overflowed(const ab_log_point *p) {
 /* Steps since the last line that counts them; 0: not known. */
 static double interval_of(const ab_log *log, int at) {
     const ab_log_point *p = &log->point[at];
-    for (int i = at - 1; i >= 0 && said(p, AB_LOG_step); i--)
-        if (said(&log->point[i], AB_LOG_step) && log->point[i].format == p->format)
+    for (int i = at - 1; i >= 0 && ab_log_said(p, AB_LOG_step); i--)
+        if (ab_log_said(&log->point[i], AB_LOG_step) && log->point[i].format == p->format)
             return p->value[AB_LOG_step] - log->point[i].value[AB_LOG_step];
     return 0;
 }
@@ -37,7 +36,7 @@ static double interval_of(const ab_log *log, int at) {
 /* Every step since the line before was skipped. */
 static bool all_skipped(const ab_log *log, int at) {
     const double steps = interval_of(log, at);
-    return said(&log->point[at], AB_LOG_skipped) && steps > 0 &&
+    return ab_log_said(&log->point[at], AB_LOG_skipped) && steps > 0 &&
            log->point[at].value[AB_LOG_skipped] >= steps;
 }
 
@@ -46,8 +45,8 @@ static bool all_skipped(const ab_log *log, int at) {
 static bool taken(const ab_log *log, int at) {
     const ab_log_point *p = &log->point[at];
     if (overflowed(p)) return false;
-    if (said(p, AB_LOG_overflow)) return true;
-    return said(p, AB_LOG_skipped) && !all_skipped(log, at) && interval_of(log, at) > 0;
+    if (ab_log_said(p, AB_LOG_overflow)) return true;
+    return ab_log_said(p, AB_LOG_skipped) && !all_skipped(log, at) && interval_of(log, at) > 0;
 }
 
 static bool rose(const ab_log_point *p, double last) { return scale_after(p) > last; }
@@ -62,7 +61,7 @@ static void find_skips(const ab_log *log, ab_log_facts *f) {
         if (overflowed(p) || all_skipped(log, i)) {
             if (run == 0) f->skips_line = p->line;
             run += overflowed(p) ? 1 : p->value[AB_LOG_skipped];
-            floor = said(p, AB_LOG_at_floor) || scale >= last ? floor + 1 : 0;
+            floor = ab_log_said(p, AB_LOG_at_floor) || scale >= last ? floor + 1 : 0;
         }
         if (!isnan(scale)) last = scale;
         f->skips_in_a_row = fmax(f->skips_in_a_row, run);
@@ -81,7 +80,7 @@ static void find_runaway(const ab_log *log, ab_log_facts *f) {
         const double scale = scale_after(p);
         if (isnan(scale)) continue;
         const bool fell =
-            overflowed(p) || scale < last || (said(p, AB_LOG_skipped) && p->value[AB_LOG_skipped] > 0);
+            overflowed(p) || scale < last || (ab_log_said(p, AB_LOG_skipped) && p->value[AB_LOG_skipped] > 0);
         if (isnan(last) || fell) f->runaway_from = scale;
         if (scale > last) f->runaway_line = p->line;
         last = scale;
@@ -96,12 +95,12 @@ static void find_resets(const ab_log *log, ab_log_facts *f) {
     bool resumed = false;
     for (int i = 0; i < log->points; i++) {
         const ab_log_point *p = &log->point[i];
-        if (said(p, AB_LOG_step) && p->format == log->point[0].format) {
+        if (ab_log_said(p, AB_LOG_step) && p->format == log->point[0].format) {
             resumed = resumed || p->value[AB_LOG_step] < step;
             step = p->value[AB_LOG_step];
         }
         const double here =
-            said(p, AB_LOG_scale_before) ? p->value[AB_LOG_scale_before] : value(p, AB_LOG_scale);
+            ab_log_said(p, AB_LOG_scale_before) ? p->value[AB_LOG_scale_before] : value(p, AB_LOG_scale);
         if (isnan(here)) continue;
         if (isnan(first)) first = here;
         if (resumed && here > 2 * scale && here == first && ++f->resets == 1) {
@@ -120,11 +119,12 @@ static void find_resets(const ab_log *log, ab_log_facts *f) {
 static void find_nans(const ab_log *log, ab_log_facts *f) {
     for (int i = 0; i < log->points; i++) {
         const ab_log_point *p = &log->point[i];
-        const double nan = said(p, AB_LOG_nan) ? p->value[AB_LOG_nan] : 0;
-        if (value(p, AB_LOG_loss) == 0 && said(p, AB_LOG_grad_norm) && isnan(p->value[AB_LOG_grad_norm])) {
+        const double nan = ab_log_said(p, AB_LOG_nan) ? p->value[AB_LOG_nan] : 0;
+        if (value(p, AB_LOG_loss) == 0 && ab_log_said(p, AB_LOG_grad_norm) &&
+            isnan(p->value[AB_LOG_grad_norm])) {
             if (f->hidden_nans++ == 0) f->hidden_line = p->line;
         }
-        const double here = nan > 0 ? nan : said(p, AB_LOG_loss) && !isfinite(p->value[AB_LOG_loss]);
+        const double here = nan > 0 ? nan : ab_log_said(p, AB_LOG_loss) && !isfinite(p->value[AB_LOG_loss]);
         if (here > 0 && f->nonfinite_losses == 0) f->nonfinite_line = p->line;
         f->nonfinite_losses += here;
     }
@@ -135,7 +135,7 @@ static void find_rates(const ab_log *log, ab_log_facts *f) {
     double rate = (double)NAN;
     for (int i = 0; i < log->points; i++) {
         const ab_log_point *p = &log->point[i];
-        if (!said(p, AB_LOG_lr)) continue;
+        if (!ab_log_said(p, AB_LOG_lr)) continue;
         const bool skipped = all_skipped(log, i) || (overflowed(p) && interval_of(log, i) == 1);
         if (skipped && !isnan(rate)) {
             f->skipped_intervals++;
@@ -184,8 +184,8 @@ static void find_spike(const ab_log *log, ab_log_facts *f) {
 /* Whether some line counts skips or tells of overflows. */
 static bool counts_skips(const ab_log *log) {
     for (int i = 0; i < log->points; i++)
-        if (said(&log->point[i], AB_LOG_skipped) || said(&log->point[i], AB_LOG_overflow) ||
-            said(&log->point[i], AB_LOG_at_floor))
+        if (ab_log_said(&log->point[i], AB_LOG_skipped) || ab_log_said(&log->point[i], AB_LOG_overflow) ||
+            ab_log_said(&log->point[i], AB_LOG_at_floor))
             return true;
     return false;
 }
@@ -198,7 +198,7 @@ static double halvings(double from, double to) {
 static double skips_of(const ab_log_point *p, bool counted, double last) {
     if (!counted) return halvings(last, scale_after(p));
     if (overflowed(p)) return 1;
-    return said(p, AB_LOG_skipped) ? fmax(p->value[AB_LOG_skipped], 0) : 0;
+    return ab_log_said(p, AB_LOG_skipped) ? fmax(p->value[AB_LOG_skipped], 0) : 0;
 }
 
 /* Steps and skips from where the scale first rises, which is when it is found, up to a resume. */
@@ -207,8 +207,8 @@ static void find_later(const ab_log *log, ab_log_facts *f) {
     const bool counted = counts_skips(log);
     for (int i = 0; i < log->points; i++) {
         const ab_log_point *p = &log->point[i];
-        if (said(p, AB_LOG_step) && p->value[AB_LOG_step] < step) break;
-        if (said(p, AB_LOG_step)) step = p->value[AB_LOG_step];
+        if (ab_log_said(p, AB_LOG_step) && p->value[AB_LOG_step] < step) break;
+        if (ab_log_said(p, AB_LOG_step)) step = p->value[AB_LOG_step];
         if (isnan(found) && rose(p, last)) found = step;
         const double here = skips_of(p, counted, last);
         skips += here;
@@ -253,13 +253,15 @@ int ab_log_brackets(const ab_log *log, double limit, ab_log_bracket *bracket, in
     double step = (double)NAN, last = (double)NAN;
     for (int i = 0; i < log->points; i++) {
         const ab_log_point *p = &log->point[i];
-        if (said(p, AB_LOG_step)) step = p->value[AB_LOG_step];
+        if (ab_log_said(p, AB_LOG_step)) step = p->value[AB_LOG_step];
         const double after = scale_after(p);
         double at = value(p, AB_LOG_scale_before);
-        if (isnan(at) && overflowed(p)) at = said(p, AB_LOG_scale) ? p->value[AB_LOG_scale] : 2 * after;
+        if (isnan(at) && overflowed(p))
+            at = ab_log_said(p, AB_LOG_scale) ? p->value[AB_LOG_scale] : 2 * after;
         if (isnan(at) && after < last) at = last;
         if (!isnan(after)) last = after;
-        if (isnan(at) || !(at > 0) || (said(p, AB_LOG_overflow) && p->value[AB_LOG_overflow] == 0)) continue;
+        if (isnan(at) || !(at > 0) || (ab_log_said(p, AB_LOG_overflow) && p->value[AB_LOG_overflow] == 0))
+            continue;
         const bool fell = after > 0 && after <= at;
         if (count < most)
             bracket[count] = (ab_log_bracket){p->line, step, limit / at,

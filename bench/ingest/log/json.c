@@ -1,56 +1,9 @@
-/* A log as a document, and its totals. */
+/* A log as a document. */
 #include "bench/ingest/log/facts.h"
 #include "bench/ingest/log/format.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-static bool said(const ab_log_point *point, ab_log_field field) { return point->has >> field & 1u; }
-
-/* ---- totals ------------------------------------------------------------------------------------ */
-
-static void see_scale(ab_log_totals *t, double scale) {
-    if (isnan(t->first_scale)) t->first_scale = t->least_scale = t->largest_scale = scale;
-    t->last_scale = scale;
-    t->least_scale = fmin(t->least_scale, scale);
-    t->largest_scale = fmax(t->largest_scale, scale);
-}
-
-static void see_values(ab_log_totals *t, const ab_log_point *point) {
-    static const ab_log_field scales[] = {AB_LOG_scale_before, AB_LOG_scale, AB_LOG_scale_after};
-    for (size_t i = 0; i < AB_COUNT_OF(scales); i++)
-        if (said(point, scales[i])) see_scale(t, point->value[scales[i]]);
-    if (said(point, AB_LOG_loss)) {
-        t->losses++;
-        t->nonfinite_losses += !isfinite(point->value[AB_LOG_loss]);
-    }
-    if (said(point, AB_LOG_grad_norm)) {
-        t->norms++;
-        t->nonfinite_norms += !isfinite(point->value[AB_LOG_grad_norm]);
-    }
-}
-
-ab_log_totals ab_log_total(const ab_log *log) {
-    const double nothing = (double)NAN;
-    ab_log_totals t = {
-        .first_step = nothing, .last_step = nothing, .first_scale = nothing, .last_scale = nothing};
-    double skipped = 0, skipped_total = 0;
-    t.least_scale = t.largest_scale = nothing;
-    for (int i = 0; i < log->points; i++) {
-        const ab_log_point *point = &log->point[i];
-        if (said(point, AB_LOG_step)) {
-            if (isnan(t.first_step)) t.first_step = point->value[AB_LOG_step];
-            t.last_step = point->value[AB_LOG_step];
-        }
-        see_values(&t, point);
-        t.overflows += said(point, AB_LOG_overflow) && point->value[AB_LOG_overflow] == 1;
-        if (said(point, AB_LOG_skipped)) skipped += point->value[AB_LOG_skipped];
-        if (said(point, AB_LOG_skipped_total))
-            skipped_total = fmax(skipped_total, point->value[AB_LOG_skipped_total]);
-    }
-    t.skipped = fmax(fmax(skipped, skipped_total), (double)t.overflows);
-    return t;
-}
 
 /* ---- points ------------------------------------------------------------------------------------ */
 
@@ -64,8 +17,8 @@ static cJSON *number(double value) {
 static cJSON *column(const ab_log *log, ab_log_field field) {
     cJSON *list = cJSON_CreateArray();
     for (int i = 0; i < log->points; i++)
-        cJSON_AddItemToArray(list, said(&log->point[i], field) ? number(log->point[i].value[field])
-                                                               : cJSON_CreateNull());
+        cJSON_AddItemToArray(list, ab_log_said(&log->point[i], field) ? number(log->point[i].value[field])
+                                                                      : cJSON_CreateNull());
     return list;
 }
 

@@ -30,7 +30,7 @@ static bool take(const ab_log *log, const ab_log_line *line, ab_log_point *point
     take_named(line, "loss_scale:", AB_LOG_scale, point);
     take_named(line, "loss scale:", AB_LOG_scale, point);
     take_named(line, "global_norm:", AB_LOG_grad_norm, point);
-    return point->has >> AB_LOG_overflow & 1u;
+    return ab_log_said(point, AB_LOG_overflow);
 }
 
 const ab_log_format ab_log_format_mindformers = {

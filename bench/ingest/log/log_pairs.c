@@ -69,7 +69,7 @@ int ab_log_pairs(const ab_log *log, const ab_log_line *line, ab_log_point *point
         const ab_log_field field = field_of(log, before, name);
         before = name;
         at = name.to;
-        if (field == AB_LOG_FIELDS || point->has >> field & 1u) continue;
+        if (field == AB_LOG_FIELDS || ab_log_said(point, field)) continue;
         if (!ab_log_take_number(line, skip_joint(at, line->end), field, point, &at)) continue;
         at--; /* the last digit: a letter behind it begins no word */
         set++;

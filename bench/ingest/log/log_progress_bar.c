@@ -23,8 +23,8 @@ static bool take(const ab_log *log, const ab_log_line *line, ab_log_point *point
     if (!bracket || !take_count(line, bracket, &step, &of)) return false;
     (void)ab_log_pairs(log, line, point);
     if (!(point->has & wanted)) return false;
-    const bool epoch = point->has >> AB_LOG_epoch & 1u;
-    if (!(point->has >> AB_LOG_step & 1u))
+    const bool epoch = ab_log_said(point, AB_LOG_epoch);
+    if (!ab_log_said(point, AB_LOG_step))
         ab_log_set(point, AB_LOG_step, epoch ? point->value[AB_LOG_epoch] * of + step : step);
     return true;
 }

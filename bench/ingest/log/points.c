@@ -9,8 +9,6 @@
 /* RECENT: points among which one step's values of an event file may be spread. */
 enum { RECENT = 64, FIRST_CAPACITY = 256, MOST = 2 * AB_LOG_POINTS };
 
-static bool said(const ab_log_point *point, ab_log_field field) { return point->has >> field & 1u; }
-
 /* ---- keeping ---------------------------------------------------------------------------------- */
 
 /* Says nothing that its neighbours do not: no event, the same scale, finite values. */
@@ -18,14 +16,14 @@ static bool plain(const ab_log_point *point, const ab_log_point *before) {
     static const ab_log_field events[] = {AB_LOG_overflow, AB_LOG_scale_before, AB_LOG_scale_after,
                                           AB_LOG_at_floor};
     for (size_t i = 0; i < AB_COUNT_OF(events); i++)
-        if (said(point, events[i]) && !(events[i] == AB_LOG_overflow && point->value[events[i]] == 0))
+        if (ab_log_said(point, events[i]) && !(events[i] == AB_LOG_overflow && point->value[events[i]] == 0))
             return false;
-    if (said(point, AB_LOG_skipped) && point->value[AB_LOG_skipped] != 0) return false;
-    if (said(point, AB_LOG_scale) &&
-        !(said(before, AB_LOG_scale) && point->value[AB_LOG_scale] == before->value[AB_LOG_scale]))
+    if (ab_log_said(point, AB_LOG_skipped) && point->value[AB_LOG_skipped] != 0) return false;
+    if (ab_log_said(point, AB_LOG_scale) &&
+        !(ab_log_said(before, AB_LOG_scale) && point->value[AB_LOG_scale] == before->value[AB_LOG_scale]))
         return false;
-    return !(said(point, AB_LOG_loss) && !isfinite(point->value[AB_LOG_loss])) &&
-           !(said(point, AB_LOG_grad_norm) && !isfinite(point->value[AB_LOG_grad_norm]));
+    return !(ab_log_said(point, AB_LOG_loss) && !isfinite(point->value[AB_LOG_loss])) &&
+           !(ab_log_said(point, AB_LOG_grad_norm) && !isfinite(point->value[AB_LOG_grad_norm]));
 }
 
 /* Drops every second plain point; those before one that is not stay: what it counts began there. */
@@ -65,8 +63,8 @@ static ab_status append(ab_log *log, const ab_log_point *point) {
 
 /* The same line again, with newer values: a progress bar that is drawn again, or another process. */
 static bool repeats(const ab_log_point *point, const ab_log_point *before) {
-    return point->format == before->format && said(point, AB_LOG_step) && point->has == before->has &&
-           !said(point, AB_LOG_scale_after) && point->value[AB_LOG_step] == before->value[AB_LOG_step];
+    return point->format == before->format && ab_log_said(point, AB_LOG_step) && point->has == before->has &&
+           !ab_log_said(point, AB_LOG_scale_after) && point->value[AB_LOG_step] == before->value[AB_LOG_step];
 }
 
 /* Keeps the last point after all. */
@@ -98,8 +96,8 @@ ab_status ab_log_add(ab_log *log, const ab_log_point *point) {
 ab_status ab_log_add_value(ab_log *log, int64_t record, double step, ab_log_field field, double value) {
     for (int i = log->points - 1; i >= 0 && i >= log->points - RECENT; i--) {
         ab_log_point *point = &log->point[i];
-        if (point->value[AB_LOG_step] != step || !said(point, AB_LOG_step)) continue;
-        if (!said(point, field)) ab_log_set(point, field, value);
+        if (point->value[AB_LOG_step] != step || !ab_log_said(point, AB_LOG_step)) continue;
+        if (!ab_log_said(point, field)) ab_log_set(point, field, value);
         return AB_OK;
     }
     ab_log_point point = {.line = record, .format = -1, .rank = -1};
@@ -141,8 +139,9 @@ void ab_log_see_stranger(ab_log *log, int64_t number, const ab_log_line *line) {
 
 /* A line that can only come again from another process, if it does so at once: it lowers the scale. */
 static bool lowers(const ab_log_point *point) {
-    return point->rank < 0 && point->format >= 0 && said(point, AB_LOG_overflow) &&
-           point->value[AB_LOG_overflow] == 1 && said(point, AB_LOG_scale_after) && !said(point, AB_LOG_step);
+    return point->rank < 0 && point->format >= 0 && ab_log_said(point, AB_LOG_overflow) &&
+           point->value[AB_LOG_overflow] == 1 && ab_log_said(point, AB_LOG_scale_after) &&
+           !ab_log_said(point, AB_LOG_step);
 }
 
 static bool same_event(const ab_log_point *a, const ab_log_point *b) {

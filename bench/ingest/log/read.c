@@ -24,22 +24,6 @@ static const ab_log_reader *reader_of(const ab_log *log, const char *head, size_
     return NULL;
 }
 
-/* ---- waiting bytes ----------------------------------------------------------------------------- */
-
-bool ab_log_buffer_add(ab_log_buffer *buffer, const char *bytes, size_t size, size_t most) {
-    if (size > most || buffer->size > most - size) return false;
-    if (buffer->size + size > buffer->capacity) {
-        const size_t capacity = 2 * (buffer->size + size);
-        char *grown = realloc(buffer->byte, capacity);
-        if (!grown) return false;
-        buffer->byte = grown;
-        buffer->capacity = capacity;
-    }
-    if (size > 0) memcpy(buffer->byte + buffer->size, bytes, size);
-    buffer->size += size;
-    return true;
-}
-
 /* ---- the user's columns ------------------------------------------------------------------------ */
 
 static const char *const field_names[] = {

@@ -4,15 +4,6 @@
 
 #include <string.h>
 
-const char *ab_log_find_bytes(const char *from, const char *end, const char *word, size_t size) {
-    while (from && end - from >= (ptrdiff_t)size) { /* memmem prepares a table for each line */
-        const char *at = memchr(from, word[0], (size_t)(end - from) - size + 1);
-        if (!at || (at[size - 1] == word[size - 1] && memcmp(at, word, size) == 0)) return at;
-        from = at + 1;
-    }
-    return NULL;
-}
-
 const char *ab_log_after(const ab_log_line *line, const char *word) {
     const char *at = ab_log_find(line->text, line->end, word);
     return at ? at + strlen(word) : NULL;
@@ -157,7 +148,7 @@ static bool take_member(const ab_log *log, cursor *c, ab_log_point *point, int *
     if (sums_up(from, to)) return false;
     const ab_log_field field = ab_log_field_of(log, from, (size_t)(to - from));
     const char *after = c->at;
-    if (field < AB_LOG_FIELDS && !(point->has >> field & 1u))
+    if (field < AB_LOG_FIELDS && !ab_log_said(point, field))
         *set += ab_log_take_number(c->line, c->at, field, point, &after);
     if (after < c->line->end && (*after == ',' || *after == '}')) c->at = after;
     return skip_value(c);

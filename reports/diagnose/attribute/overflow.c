@@ -202,11 +202,11 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
     const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
                          (!first->format[0] || strcmp(first->format, c->facts.half->name) == 0);
     if (forward) return kind_of(c, first);
-    if (first->known && strcmp(first->pass, "backward") == 0 &&
-        (c->facts.skip.dynamic || beyond_unscaled(c, first))) {
-        const ab_overflow_kind kind = kind_of(c, first);
-        return kind == AB_OVERFLOW_EXP_LOG && (c->skipping || beyond_unscaled(c, first)) ? kind
-                                                                                         : AB_OVERFLOW_NONE;
+    if (first->known && strcmp(first->pass, "backward") == 0) {
+        const bool beyond = beyond_unscaled(c, first);
+        const bool shown = c->skipping || beyond;
+        if (c->facts.skip.dynamic || beyond)
+            return shown && kind_of(c, first) == AB_OVERFLOW_EXP_LOG ? AB_OVERFLOW_EXP_LOG : AB_OVERFLOW_NONE;
     }
     if (!first->known && !c->nonfinite && is_to_come(c, first)) return kind_of(c, first);
     if (first->known || !c->nonfinite) return AB_OVERFLOW_NONE;

@@ -48,8 +48,12 @@ void ab_group_fail(ab_group *group, const char *reason) {
     (void)group->mpi->test(&done);
 }
 
+static ab_mpi_limits limits_of(ab_group *group) {
+    return (ab_mpi_limits){.stop = group->stop, .check = listen, .context = group};
+}
+
 static ab_status wait(ab_group *group) {
-    const ab_mpi_limits limits = {.stop = group->stop, .check = listen, .context = group};
+    const ab_mpi_limits limits = limits_of(group);
     return ab_mpi_wait(group->mpi, &limits);
 }
 
@@ -67,7 +71,9 @@ ab_status ab_group_open(ab_group *group, const volatile sig_atomic_t *stop) {
     if (place.ranks > AB_RANKS_MOST)
         return ab_fail(AB_USAGE, "--ranks mpi: at most %d ranks, found %d", AB_RANKS_MOST, place.ranks);
     ab_rank_place_set(place);
-    return ab_relay_open(&group->relay, mpi, place); /* its worker too is told that it is the only rank */
+    const ab_mpi_limits limits = limits_of(group);
+    return ab_relay_open(&group->relay, mpi, place,
+                         &limits); /* its worker too is told that it is the only rank */
 }
 
 void ab_group_close(ab_group *group, int exit_status) {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/mpi/relay.h"
 
+#include "bench/mpi/machine.h"
 #include "kernels/core/text.h"
 
 #include <errno.h>
@@ -11,19 +12,38 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-ab_status ab_relay_open(ab_relay *relay, const ab_mpi *mpi, ab_rank_place place) {
+/* A socket, and memory that begins with a head of zeros. */
+static ab_status make(ab_relay *relay) {
     int ends[2];
-    char text[64];
-    *relay = (ab_relay){.mpi = mpi, .place = place, .socket = -1, .worker_socket = -1, .memory = -1};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0)
         return ab_fail(AB_SYSTEM, "--ranks mpi: cannot make a socket: %s", strerror(errno));
     relay->socket = ends[0];
     relay->worker_socket = ends[1];
     relay->memory = memfd_create("ampbench-ranks", 0);
-    if (relay->memory < 0)
+    if (relay->memory < 0 || ftruncate(relay->memory, (off_t)ab_shared_head_bytes(relay->place.ranks)) != 0)
         return ab_fail(AB_SYSTEM, "--ranks mpi: cannot make shared memory: %s", strerror(errno));
-    ab_text_exact(text, sizeof text, "%d %d %d %d", ends[1], relay->memory, place.rank, place.ranks);
-    return setenv(AB_LINK_VARIABLE, text, 1) == 0 ? AB_OK : ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory");
+    return AB_OK;
+}
+
+static ab_status name_in_environment(const ab_relay *relay) {
+    char text[64], near[16 * AB_RANKS_MOST] = "";
+    size_t at = 0;
+    ab_text_exact(text, sizeof text, "%d %d %d %d", relay->worker_socket, relay->memory, relay->place.rank,
+                  relay->place.ranks);
+    for (int r = 0; r < relay->place.ranks; r++)
+        at += strlen(ab_text_exact(near + at, sizeof near - at, r ? " %d" : "%d", relay->near[r]));
+    return setenv(AB_LINK_VARIABLE, text, 1) == 0 && setenv(AB_LINK_MEMORY_VARIABLE, near, 1) == 0
+               ? AB_OK
+               : ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory");
+}
+
+ab_status ab_relay_open(ab_relay *relay, const ab_mpi *mpi, ab_rank_place place,
+                        const ab_mpi_limits *limits) {
+    *relay = (ab_relay){.mpi = mpi, .place = place, .socket = -1, .worker_socket = -1, .memory = -1};
+    for (int r = 0; r < AB_RANKS_MOST; r++) relay->near[r] = -1;
+    AB_TRY(make(relay));
+    AB_TRY(ab_machine_open(mpi, limits, place, relay->memory, relay->near));
+    return name_in_environment(relay);
 }
 
 void ab_relay_close(ab_relay *relay) {
@@ -32,7 +52,10 @@ void ab_relay_close(ab_relay *relay) {
     if (relay->socket >= 0) close(relay->socket);
     if (relay->worker_socket >= 0) close(relay->worker_socket);
     if (relay->memory >= 0) close(relay->memory);
+    for (int r = 0; r < relay->place.ranks; r++)
+        if (relay->near[r] >= 0) close(relay->near[r]);
     unsetenv(AB_LINK_VARIABLE);
+    unsetenv(AB_LINK_MEMORY_VARIABLE);
     *relay = (ab_relay){.mpi = NULL};
 }
 
@@ -43,7 +66,8 @@ static ab_status map_memory(ab_relay *relay, size_t bytes) {
     if (relay->map) munmap(relay->map, relay->mapped);
     relay->map = NULL;
     relay->mapped = 0;
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, relay->memory, 0);
+    const off_t head = (off_t)ab_shared_head_bytes(relay->place.ranks);
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, relay->memory, head);
     if (map == MAP_FAILED) return ab_fail(AB_NO_MEMORY, "--ranks mpi: %s", strerror(errno));
     relay->map = map;
     relay->mapped = bytes;
@@ -72,7 +96,7 @@ static ab_status begin_exchange(ab_relay *relay, const ab_link_request *request)
     const int ranks = relay->place.ranks;
     for (int k = 1; k < ranks; k++) {
         const int peer = (relay->place.rank + k) % ranks;
-        AB_TRY(begin_part(relay, peer, &request->part[peer]));
+        if (relay->near[peer] < 0) AB_TRY(begin_part(relay, peer, &request->part[peer]));
     }
     return AB_OK;
 }

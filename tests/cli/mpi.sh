@@ -40,11 +40,16 @@ if [ ${#libraries[@]} = 0 ]; then
     exit 77
 fi
 
+# What each rank runs before the program, as if it were on a machine of that number; empty: on this one.
+apart=""
+pairs='AMPBENCH_RANK_MACHINE=$(((${PMI_RANK:-0} + ${OMPI_COMM_WORLD_RANK:-0}) / 2)) exec "$@"'
+each='AMPBENCH_RANK_MACHINE=$((${PMI_RANK:-0} + ${OMPI_COMM_WORLD_RANK:-0})) exec "$@"'
 # mpi LIBRARY RANKS ARGS...
 mpi() {
     local library=$1 ranks=$2
     shift 2
-    timeout 120 "mpirun.$library" -n "$ranks" "$AMPBENCH" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 120 "mpirun.$library" -n "$ranks" ${apart:+bash -c "$apart" apart} "$AMPBENCH" "$@" \
+        >"$work/out" 2>"$work/err" </dev/null
     rc=$?
 }
 steps=3
@@ -86,6 +91,18 @@ same "$last" 3 --reduce hierarchical:2 --reduce-dtype bf16 --divide post
 same "$last" 4 --reduce tree --reduce-dtype fp16 --gradient-accumulation-steps 2
 same "$first" 3 --levels O0 --gradient-accumulation-steps 2
 same "$first" 7 --reduce exact --divide 8
+# Ranks of one machine read each other's memory; to others MPI carries the bytes. Small gradients in one
+# bucket go to all ranks at once, others by shares.
+same "$first" 3 --bucket-mb 25 --ddp torch-ddp-bf16
+same "$last" 4 --bucket-mb 25 --reduce tree --reduce-dtype fp16
+for library in "${libraries[@]}"; do
+    apart=$pairs
+    same "$library" 3 --bucket-mb 25 --levels O0,O2
+    same "$library" 3 --reduce tree --reduce-dtype bf16
+    apart=$each
+    same "$library" 3 --levels O0,O2
+    apart=""
+done
 # A weight of two ops is sent when the earlier one has added to it.
 cat >"$work/tied.json" <<'END'
 {"format": "ampbench-net-1", "name": "tied", "text": "a weight that two layers share",
@@ -110,7 +127,9 @@ cat >"$work/bn.json" <<'END'
   {"name": "loss", "op": "cross_entropy"}]}
 END
 for form in torch apex; do
+    [ $form = torch ] || apart=$pairs
     same "$last" 3 --net "$work/bn.json" --sync-bn $form
+    apart=""
     cp "$work/simulated.json" "$work/$form.json"
 done
 expect_text "$work/out" "batch norms" "the table says how batch norms are synchronised"
@@ -171,6 +190,14 @@ run --levels O2 --net mlp --data synthetic --batch 4 --steps $steps --rounds 1 -
 checks=$((checks + 1))
 [ "$(digests "$work/one.json")" = "$(digests "$work/alone.json")" ] ||
     fail "one rank is not a run without ranks"
+
+# A small gradient in one bucket goes whole to both others; no means come back.
+mpi "$first" 3 "${common[@]}" --levels O0 --bucket-mb 25 --steps 8 --ranks mpi --out "$work/small.json"
+checks=$((checks + 1))
+tr -d ' \t\n' <"$work/small.json" | grep -o '"op":"[a-z_]*","time_ns":[0-9]*,"bytes_sent":[0-9]*' |
+    tr '":,' '   ' | awk -v whole=$((235146 * 4 * 2 * 7)) '$2 == "reduce_scatter" {
+        right += $6 >= whole && $6 < whole * 1.01 } $2 == "all_gather" { right += $6 == 0 }
+        END { exit right != 2 }' || fail "not one exchange of a small gradient"
 
 # Ranks that were started with other options.
 timeout 120 "mpirun.$first" -n 1 "$AMPBENCH" "${common[@]}" --ranks mpi --out "$work/none.json" : \

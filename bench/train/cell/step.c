@@ -310,10 +310,9 @@ ab_status ab_gradient_pass(ab_cell *cell, ab_step_result *result, bool *nonfinit
 /* Nothing that a step reads has changed since it ran, except running statistics, which a training step only
  * writes; they are restored. */
 
-static bool is_requested(const ab_cell *cell, bool nonfinite, const ab_step_result *result) {
+static bool is_requested(const ab_cell *cell, const ab_step_result *result) {
     const ab_watch *watch = &cell->observation.watch;
-    if (!watch->wants_replay || (!nonfinite && isfinite(result->loss))) return false;
-    return watch->wants_replay(watch->context, cell->position.steps, result->scale);
+    return watch->wants_replay && watch->wants_replay(watch->context, cell->position.steps, result->scale);
 }
 
 /* The observer has already counted the values of the step: it is not called in the replay. */
@@ -331,7 +330,8 @@ static ab_status replay(ab_cell *cell, ab_step_result *result) {
 
 ab_status ab_replay_if_requested(ab_cell *cell, bool nonfinite, ab_step_result *result) {
     void *kept;
-    bool requested = is_requested(cell, nonfinite, result);
+    if (!nonfinite && isfinite(result->loss)) return AB_OK; /* on all ranks alike */
+    bool requested = is_requested(cell, result);
     if (cell->position.ranks > 1) AB_TRY(ab_rank_link_agree(&requested)); /* other ranks have no probes */
     if (!requested) return AB_OK;
     AB_TRY(ab_running_stats_keep(&cell->memory, &kept));

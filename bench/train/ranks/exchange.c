@@ -1,5 +1,6 @@
 /* Gradients of ranks that are processes: contributions to each share go to the rank that adds them, means
- * come back. Every rank adds with the code of the simulation. */
+ * come back. Small gradients go to all ranks at once, and each adds all of them: ranks wait for each other
+ * once in a step, not twice. Every rank adds with the code of the simulation. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench/train/ranks/rank_gradients.h"
 
@@ -81,6 +82,7 @@ static ab_status sum_by_library(ab_rank_gradients *g, ab_rank_bucket *b) {
 static ab_status send_bucket(ab_rank_gradients *g, ab_rank_bucket *b) {
     unsigned char *memory;
     int64_t since = now_ns();
+    ab_rank_link_settle(g->layout.ended);
     AB_TRY(ab_rank_link_memory(g->layout.bytes, &memory));
     AB_TRY(pack(g, b, memory));
     AB_TRY(is_summed_by_library(g) ? sum_by_library(g, b) : scatter(g, b));
@@ -159,7 +161,7 @@ static ab_status reduce_item(ab_rank_gradients *g, const ab_rank_bucket *b, int 
         ab_widen(value + r * g->stride, memory + ab_rank_contribution_of(l, b, r) + skipped, format,
                  until - from);
     AB_TRY(ab_rank_reduce_part(g, item, from, until - from, value, g->sum));
-    ab_narrow(memory + l->own + own, format, g->sum, until - from);
+    ab_narrow(memory + ab_rank_means_of(l, b) + skipped, format, g->sum, until - from);
     return AB_OK;
 }
 
@@ -184,18 +186,19 @@ static ab_status reduce_own_shares(ab_rank_gradients *g, unsigned char *memory) 
         count(g, AB_TRAFFIC_SCATTER, &since);
         for (int i = b->first; i <= b->last; i++) AB_TRY(reduce_item(g, b, i, memory));
         count(g, AB_TRAFFIC_SUM, &since);
-        AB_TRY(gather(g, b));
+        if (g->layout.shares) AB_TRY(gather(g, b));
         count(g, AB_TRAFFIC_GATHER, &since);
     }
     return AB_OK;
 }
 
-static ab_status unpack(ab_rank_gradients *g, const ab_rank_bucket *b, unsigned char *memory) {
+/* means: of the first gradient of the bucket. */
+static ab_status unpack(ab_rank_gradients *g, const ab_rank_bucket *b, const unsigned char *means) {
     const bool divided = !is_summed_by_library(g);
     for (int i = b->first; i <= b->last; i++) {
         const ab_reduction reduction = ab_rank_reduction_of(g, i);
         const int64_t n = ab_tensor_count(tensor_of(g, i));
-        ab_widen(g->sum, memory + g->layout.own + g->layout.byte[i], ab_rank_sent_format(g, i), n);
+        ab_widen(g->sum, means + (g->layout.byte[i] - b->at), ab_rank_sent_format(g, i), n);
         if (!divided) ab_reduce_finish(&reduction, g->recipe->count, g->sum, n);
         AB_TRY(ab_tensor_write(tensor_of(g, i), g->sum));
     }
@@ -203,15 +206,18 @@ static ab_status unpack(ab_rank_gradients *g, const ab_rank_bucket *b, unsigned 
 }
 
 /* What was begun last of each bucket ends: means of all ranks are in this rank's gradients. */
-static ab_status finish_buckets(ab_rank_gradients *g, unsigned char *memory) {
-    const ab_traffic_op op = is_summed_by_library(g) ? AB_TRAFFIC_ALLREDUCE : AB_TRAFFIC_GATHER;
+static ab_status finish_buckets(ab_rank_gradients *g, const unsigned char *memory) {
+    ab_rank_layout *l = &g->layout;
+    const bool by_library = is_summed_by_library(g), whole = !l->shares && !by_library;
     int64_t since = now_ns();
-    for (int k = 0; k < g->layout.buckets; k++) {
-        const ab_rank_bucket *b = &g->layout.bucket[k];
+    l->ended = l->ticket;
+    for (int k = 0; k < l->buckets; k++) {
+        const ab_rank_bucket *b = &l->bucket[k];
         AB_TRY(ab_rank_link_wait(b->ticket));
-        count(g, op, &since);
-        AB_TRY(unpack(g, b, memory));
+        count(g, by_library ? AB_TRAFFIC_ALLREDUCE : AB_TRAFFIC_GATHER, &since);
+        AB_TRY(unpack(g, b, memory + (whole ? ab_rank_means_of(l, b) : l->own + b->at)));
         count(g, AB_TRAFFIC_UNPACK, &since);
+        if (l->shares && !by_library) l->ended = b->ticket;
     }
     return AB_OK;
 }

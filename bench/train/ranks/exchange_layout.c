@@ -78,14 +78,19 @@ static void fill_buckets(ab_rank_gradients *g, size_t bytes) {
     }
 }
 
-/* Shares of equal numbers of elements. The last element's bytes end a share. */
+bool ab_rank_shares(int64_t count, int64_t ranks, double bucket_bytes) {
+    enum { ELEMENTS_MOST = 1 << 20 }; /* that come to a rank: 4 MiB of fp32 */
+    return (double)count * sizeof(float) > bucket_bytes || (ranks - 1) * count > ELEMENTS_MOST;
+}
+
+/* Shares of equal numbers of elements, or all of them to each. The last element's bytes end a share. */
 static void cut(ab_rank_gradients *g, ab_rank_bucket *b) {
     const ab_rank_layout *l = &g->layout;
     const int64_t first = g->first[b->last], count = g->first[b->first] + elements_of(g, b->first) - first;
     for (int r = 0; r < l->ranks; r++) {
         ab_rank_share *s = &b->share[r];
-        *s = (ab_rank_share){.from = first + count * r / l->ranks,
-                             .until = first + count * (r + 1) / l->ranks};
+        *s = (ab_rank_share){.from = l->shares ? first + count * r / l->ranks : first,
+                             .until = l->shares ? first + count * (r + 1) / l->ranks : first + count};
         if (s->from == s->until) continue;
         s->at = ab_rank_byte_of(g, s->from);
         s->end = ab_rank_byte_of(g, s->until - 1) + value_bytes(g, item_of(g, s->until - 1));
@@ -114,10 +119,11 @@ ab_status ab_rank_layout_init(ab_rank_gradients *g, size_t note_bytes) {
     l->share = calloc(AB_RANK_BUCKETS * (size_t)l->ranks, sizeof *l->share);
     if (!l->byte || !l->node || !l->share) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     const size_t bytes = place_gradients(g);
+    l->shares = ab_rank_shares(g->count, l->ranks, g->recipe->bucket_bytes);
     find_nodes(g);
     fill_buckets(g, bytes);
     cut_all(g);
-    g->stride = (g->count + l->ranks - 1) / l->ranks; /* one bucket's share at a time */
+    if (l->shares) g->stride = (g->count + l->ranks - 1) / l->ranks; /* one bucket's share at a time */
     l->note_bytes = aligned(note_bytes);
     l->own = l->note_bytes * (size_t)l->ranks;
     l->others = l->own + bytes;
@@ -135,4 +141,9 @@ size_t ab_rank_contribution_of(const ab_rank_layout *l, const ab_rank_bucket *b,
     const size_t at = b->share[l->rank].at;
     if (r == l->rank) return l->own + at;
     return l->others + (size_t)r * l->other_bytes + b->other + at % ALIGNED;
+}
+
+size_t ab_rank_means_of(const ab_rank_layout *l, const ab_rank_bucket *b) {
+    if (l->shares) return l->own + b->share[l->rank].at;
+    return l->others + (size_t)l->rank * l->other_bytes + b->other + b->share[l->rank].at % ALIGNED;
 }

@@ -1,4 +1,4 @@
-/* The worker's end: requests on a socket, bytes in shared memory. */
+/* The worker's end: exchanges with ranks of this machine, and requests on a socket for all else. */
 #define _GNU_SOURCE
 #include "bench/train/ranks/link.h"
 
@@ -14,13 +14,35 @@ static struct link {
     ab_rank_place place;
     int socket, memory;
     unsigned char *map;
-    size_t mapped, kept;     /* bytes; of them, what ab_rank_link_memory gave */
-    int64_t begun, answered; /* requests */
+    size_t mapped, kept; /* bytes; of them, what ab_rank_link_memory gave */
+    ab_shared_link shared;
+    uint32_t begun, answered; /* requests to the parent */
+    int64_t small;            /* ticket of the last small exchange */
 } own = {.socket = -1, .memory = -1};
 
 ab_rank_place ab_rank_place_get(void) { return own.place; }
 
 void ab_rank_place_set(ab_rank_place place) { own.place = place; }
+
+/* What was begun last: an exchange among ranks of this machine in the upper half, a request in the lower. */
+static int64_t last_ticket(void) {
+    return (int64_t)((uint64_t)ab_shared_begun(&own.shared) << 32 | own.begun);
+}
+
+/* The memory of the ranks of this machine, that of no other one without the variable. */
+static ab_status open_shared(void) {
+    const char *text = getenv(AB_LINK_MEMORY_VARIABLE);
+    int file[AB_RANKS_MOST];
+    for (int r = 0; r < own.place.ranks; r++) {
+        char *end = NULL;
+        file[r] = text ? (int)strtol(text, &end, 10) : -1;
+        text = end;
+    }
+    file[own.place.rank] = own.memory;
+    AB_TRY(ab_shared_open(&own.shared, own.place.rank, own.place.ranks, file));
+    own.small = last_ticket();
+    return AB_OK;
+}
 
 ab_status ab_rank_link_open(void) {
     const char *text = getenv(AB_LINK_VARIABLE);
@@ -30,20 +52,21 @@ ab_status ab_rank_link_open(void) {
         place.ranks > AB_RANKS_MOST)
         return ab_fail(AB_INTERNAL, AB_LINK_VARIABLE ": expected 4 numbers, found '%s'", text);
     own.place = place;
-    return AB_OK;
+    return open_shared();
 }
 
 bool ab_rank_link_is_open(void) { return own.socket >= 0; }
 
-/* The shared memory, at least `bytes` long. */
+/* The shared memory behind its head, at least `bytes` long. Places change, what others read does not. */
 static ab_status map_memory(size_t bytes) {
+    const size_t head = own.shared.head_bytes;
     if (bytes <= own.mapped) return AB_OK;
     if (own.map) munmap(own.map, own.mapped);
     own.map = NULL;
     own.mapped = 0;
-    if (ftruncate(own.memory, (off_t)bytes) != 0)
+    if (ftruncate(own.memory, (off_t)(head + bytes)) != 0)
         return ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory to share: %s", strerror(errno));
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own.memory, 0);
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own.memory, (off_t)head);
     if (map == MAP_FAILED)
         return ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory to share: %s", strerror(errno));
     own.map = map;
@@ -54,7 +77,10 @@ static ab_status map_memory(size_t bytes) {
 ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory) {
     enum { ALIGNED = 64 };
     const size_t wanted = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
-    if (wanted > own.kept) own.kept = wanted;
+    if (wanted > own.kept) { /* into where small exchanges were */
+        ab_rank_link_settle(own.small);
+        own.kept = wanted;
+    }
     AB_TRY(map_memory(own.kept));
     *memory = own.map;
     return AB_OK;
@@ -62,29 +88,34 @@ ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static ab_status begin(ab_link_request *request, int64_t *ticket) {
+static ab_status ask_parent(ab_link_request *request) {
     request->ranks = own.place.ranks;
     request->memory_bytes = (int64_t)own.mapped;
     if (send(own.socket, request, sizeof *request, MSG_NOSIGNAL) != (ssize_t)sizeof *request)
         return ab_fail(AB_SYSTEM, "--ranks mpi: the parent is gone: %s", strerror(errno));
-    *ticket = ++own.begun;
+    own.begun++;
     return AB_OK;
 }
 
 ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket) {
     ab_link_request request = {.kind = AB_LINK_EXCHANGE};
+    ab_shared_begin(&own.shared, part, own.mapped);
     memcpy(request.part, part, (size_t)ranks * sizeof *part);
-    return begin(&request, ticket);
+    if (own.shared.elsewhere) AB_TRY(ask_parent(&request));
+    *ticket = last_ticket();
+    return AB_OK;
 }
 
 ab_status ab_rank_link_begin_sum(size_t at, size_t count, int64_t *ticket) {
     ab_link_request request = {.kind = AB_LINK_ALLREDUCE, .at = (int64_t)at, .count = (int64_t)count};
-    return begin(&request, ticket);
+    AB_TRY(ask_parent(&request));
+    *ticket = last_ticket();
+    return AB_OK;
 }
 
-ab_status ab_rank_link_wait(int64_t ticket) {
+static ab_status wait_for_parent(uint32_t requests) {
     char answer;
-    for (; own.answered < ticket; own.answered++) {
+    for (; (int32_t)(requests - own.answered) > 0; own.answered++) {
         ssize_t got;
         while ((got = recv(own.socket, &answer, 1, 0)) < 0 && errno == EINTR) continue;
         if (got != 1) return ab_fail(AB_SYSTEM, "--ranks mpi: the parent does not answer");
@@ -92,19 +123,33 @@ ab_status ab_rank_link_wait(int64_t ticket) {
     return AB_OK;
 }
 
+ab_status ab_rank_link_wait(int64_t ticket) {
+    AB_TRY(ab_shared_read(&own.shared, (uint32_t)(ticket >> 32), own.map));
+    return wait_for_parent((uint32_t)ticket);
+}
+
+void ab_rank_link_settle(int64_t ticket) {
+    if (ticket != 0) ab_shared_settle(&own.shared, (uint32_t)(ticket >> 32));
+}
+
 /* ---- small exchanges, behind the kept memory --------------------------------------------------- */
 
 static ab_status exchange(const ab_link_part part[]) {
-    int64_t ticket;
-    AB_TRY(ab_rank_link_begin(part, own.place.ranks, &ticket));
-    return ab_rank_link_wait(ticket);
+    AB_TRY(ab_rank_link_begin(part, own.place.ranks, &own.small));
+    return ab_rank_link_wait(own.small);
+}
+
+/* Room for `bytes` bytes; others have read what was there. */
+static ab_status make_room(size_t bytes) {
+    ab_rank_link_settle(own.small);
+    return map_memory(own.kept + bytes);
 }
 
 ab_status ab_rank_link_gather(const void *own_bytes, size_t bytes, const unsigned char **all) {
     const int ranks = own.place.ranks, rank = own.place.rank;
     const int64_t each = (int64_t)bytes, at = (int64_t)own.kept;
     ab_link_part part[AB_RANKS_MOST] = {{0}};
-    AB_TRY(map_memory(own.kept + bytes * (size_t)ranks));
+    AB_TRY(make_room(bytes * (size_t)ranks));
     memcpy(own.map + at + rank * each, own_bytes, bytes);
     for (int r = 0; r < ranks; r++) part[r] = (ab_link_part){at + rank * each, each, at + r * each, each};
     AB_TRY(exchange(part));
@@ -116,7 +161,7 @@ ab_status ab_rank_link_agree(bool *decision) {
     ab_link_part part[AB_RANKS_MOST] = {{0}};
     const int64_t at = (int64_t)own.kept;
     if (!ab_rank_link_is_open()) return AB_OK;
-    AB_TRY(map_memory(own.kept + 1));
+    AB_TRY(make_room(1));
     if (own.place.rank == 0)
         for (int r = 1; r < own.place.ranks; r++) part[r] = (ab_link_part){.send_at = at, .send_bytes = 1};
     else

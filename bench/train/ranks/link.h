@@ -1,21 +1,15 @@
-/* A cell's process as one rank of an MPI job: bytes that all ranks exchange, through its parent.
+/* A cell's process as one rank of an MPI job: bytes that all ranks exchange.
  *
- * The parent alone calls MPI (bench/mpi/relay.h); a worker that crashes or runs out of memory does not take
- * MPI down with it. Bytes are in memory that both map, requests go through a socket, and both ends sleep
- * while they wait. Without a link (no AMPBENCH_RANK_LINK in the environment) there is one rank, or simulated
- * ones. */
+ * Ranks of one machine read each other's memory (shared_link.h). What goes to other machines, and the MPI
+ * library's own sum, is carried by the parent, which alone calls MPI (bench/mpi/relay.h): a worker that
+ * crashes or runs out of memory does not take MPI down with it. Requests go to the parent through a socket.
+ * Without a link (no AMPBENCH_RANK_LINK in the environment) there is one rank, or simulated ones. */
 #ifndef AB_BENCH_TRAIN_RANKS_LINK_H
 #define AB_BENCH_TRAIN_RANKS_LINK_H
 
-#include "kernels/core/status.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "bench/train/ranks/shared_link.h"
 
 AB_BEGIN_DECLS
-
-enum { AB_RANKS_MOST = 64 };
 
 /* ---- this process's place -------------------------------------------------------------------- */
 
@@ -32,22 +26,19 @@ void ab_rank_place_set(ab_rank_place place);
 
 typedef enum ab_link_kind { AB_LINK_EXCHANGE = 1, AB_LINK_ALLREDUCE = 2 } ab_link_kind;
 
-/* Bytes of the shared memory that go to one peer and come from it. */
-typedef struct ab_link_part {
-    int64_t send_at, send_bytes, receive_at, receive_bytes;
-} ab_link_part;
-
 /* One packet from worker to parent, which answers each with one byte once the transfers that it knows of are
  * done. A worker may send several before it waits; all ranks send the same ones in the same order. */
 typedef struct ab_link_request {
     int32_t kind, ranks;
-    int64_t memory_bytes; /* the shared memory is now this large */
+    int64_t memory_bytes; /* the shared memory, behind its head, is now this large */
     int64_t at, count;    /* AB_LINK_ALLREDUCE: floats */
     ab_link_part part[AB_RANKS_MOST];
 } ab_link_request;
 
 /* The worker's end, in its environment: "socket memory rank ranks". */
 #define AB_LINK_VARIABLE "AMPBENCH_RANK_LINK"
+/* Memory of every rank: descriptors; -1: this rank's, or on another machine. Missing: all are. */
+#define AB_LINK_MEMORY_VARIABLE "AMPBENCH_RANK_MEMORY"
 
 /* ---- the worker's end ------------------------------------------------------------------------ */
 
@@ -61,7 +52,8 @@ AB_MUST_CHECK ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory
 
 /* Begins an exchange, which goes on while the caller computes; *ticket is for ab_rank_link_wait. Every rank r
  * calls it with parts that fit: part[q].send_bytes of r are part[r].receive_bytes of q. The own part is
- * ignored. The bytes must not be touched before the wait. */
+ * ignored. Bytes that come must not be touched before the wait, bytes that go not before ab_rank_link_settle.
+ */
 AB_MUST_CHECK ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket);
 
 /* Begins the sum over ranks of `count` floats at byte `at`, in place, by the MPI library. */
@@ -69,6 +61,10 @@ AB_MUST_CHECK ab_status ab_rank_link_begin_sum(size_t at, size_t count, int64_t 
 
 /* Returns when all bytes of what was begun with this ticket, and before it, are there. */
 AB_MUST_CHECK ab_status ab_rank_link_wait(int64_t ticket);
+
+/* Returns when the other ranks have read what this one sent with this ticket, and before it. The caller has
+ * waited for the ticket; 0: nothing was sent. */
+void ab_rank_link_settle(int64_t ticket);
 
 /* `bytes` bytes of every rank, in the order of the ranks; valid until the shared memory is used again. All
  * ranks call it with the same number. */

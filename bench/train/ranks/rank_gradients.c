@@ -61,8 +61,9 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
     for (int p = 0; p < plan->params; p++)
         if (plan->param[p].grad != AB_NONE)
             count += ab_shape_count(&ab_params_spec(plan, &plan->param[p])->shape);
-    const int64_t processes = ab_rank_place_get().ranks, /* each keeps a share of the others' gradients */
-        kept = processes > 0 ? (count + processes - 1) / processes : count;
+    const int64_t processes = ab_rank_place_get().ranks; /* each may keep a share of the others' gradients */
+    const bool shares = processes > 0 && ab_rank_shares(count, processes, recipe->ranks.bucket_bytes);
+    const int64_t kept = shares ? (count + processes - 1) / processes : count;
     return ab_mem_rounded(value_bytes(kept, ranks)) + ab_mem_rounded(value_bytes(count, 1));
 }
 

@@ -4,8 +4,9 @@
  * Simulated ranks: one process computes the ranks one after the other from the same weights. Processes of an
  * MPI job (link.h): each computes one rank. Contributions to an equal share of the elements go to each rank,
  * in the wire format; it adds them as the simulation does, and its sums go to all. So the bits are the same,
- * and each rank sends and receives as much as in a ring. Buckets of gradients are sent as soon as the
- * backward pass has computed them, while it goes on. */
+ * and each rank sends and receives as much as in a ring. Small gradients go whole to all ranks, and each adds
+ * all: ranks wait for each other once in a step. Buckets of gradients are sent as soon as the backward pass
+ * has computed them, while it goes on. */
 #ifndef AB_BENCH_TRAIN_RANKS_RANK_GRADIENTS_H
 #define AB_BENCH_TRAIN_RANKS_RANK_GRADIENTS_H
 
@@ -41,9 +42,10 @@ typedef struct ab_rank_layout {
     size_t *byte;      /* [items]: of each gradient, from `own` on; owned */
     int *node;         /* [items]: whose backward pass completes it; owned */
     int buckets, sent; /* sent: in the current step */
+    bool shares;       /* each rank adds a share; else each adds all */
     ab_rank_bucket bucket[AB_RANK_BUCKETS];
-    ab_rank_share *share; /* [buckets][ranks]; owned */
-    int64_t ticket;       /* of the notes */
+    ab_rank_share *share;  /* [buckets][ranks]; owned */
+    int64_t ticket, ended; /* of the notes; of the last transfer of the last step */
     size_t note_bytes, own, others, other_bytes, bytes;
 } ab_rank_layout;
 
@@ -125,6 +127,11 @@ void ab_rank_layout_fini(ab_rank_layout *layout);
 size_t ab_rank_byte_of(const ab_rank_gradients *ranks, int64_t element);
 /* Where rank r's contributions to this rank's share of a bucket are: aligned as they were at r. */
 size_t ab_rank_contribution_of(const ab_rank_layout *layout, const ab_rank_bucket *bucket, int r);
+/* Where this rank's means are to be: in place of its contributions to its own share, which nobody reads;
+ * beside them if all ranks read them. */
+size_t ab_rank_means_of(const ab_rank_layout *layout, const ab_rank_bucket *bucket);
+/* Whether ranks add shares of the gradients: of large ones, in many buckets or of many ranks. */
+bool ab_rank_shares(int64_t count, int64_t ranks, double bucket_bytes);
 
 /* Over processes (exchange.c). */
 AB_MUST_CHECK ab_status ab_rank_exchange_init(ab_rank_gradients *ranks);

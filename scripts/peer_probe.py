@@ -16,10 +16,14 @@ from 1: then the machine is too busy. Arms: off (nothing); again (the same); pro
   run      a run of --steps steps / one without: first ones, and plain and other ones after them
   long     the same of a run without end
   memory   of the process, more than before attach(), in MiB
-Usage: peer_probe.py [--nets "mlp gpt resnet20"] [--kinds "eager compiled"] [--arms "again probe anomaly"]
-       [--starts N] [--seconds S] [--steps N] [--write]
---seconds: of a network of a kind, all starts together. --write: puts what was measured into
-docs/measured/probe_cost.json and the table into docs/pytorch.md; not on a busy machine.
+Usage: peer_probe.py [--network mlp|gpt|resnet20]... [--eager] [--compile]
+       [--arms "again probe anomaly histc"] [--starts N] [--seconds S] [--steps N] [--write]
+--network: one of them, may be repeated; default: all. --eager, --compile: only that kind; default: both.
+--arms: detect_anomaly and hooks change what torch.compile compiles, so a compiled model has no such arms.
+--seconds: of a network of a kind, all starts together; steps so long that an arm has fewer than 20 plain ones
+by then are measured on, up to four times as long. --write: puts each network of a kind into
+docs/measured/probe_cost.json as soon as it is measured, and the table into docs/pytorch.md; not on a busy
+machine.
 """
 
 import argparse
@@ -34,9 +38,13 @@ import sys
 import tempfile
 import time
 
+import probe_costs
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-DOCS = os.path.join(HERE, "..", "docs")
-PAGE, FILE = os.path.join(DOCS, "pytorch.md"), os.path.join(DOCS, "measured", "probe_cost.json")
+ROOT = os.path.join(HERE, "..")
+NETS, KINDS = ("mlp", "gpt", "resnet20"), ("eager", "compiled")
+EAGER_ONLY = ("anomaly", "histc")
+LEAST, PATIENCE = 20, 4  # plain steps of each arm; times as long as was asked for
 FIRST = 16
 BLOCK_SECONDS = 0.4  # facts are handed over ten times a second
 clock = time.thread_time_ns
@@ -247,6 +255,14 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def may_go_on(rounds, arms, passed, seconds):
+    """Whether there is another round: time is left, or an arm has few plain steps and patience is left."""
+    if passed < seconds or len(rounds) < 2:
+        return True
+    enough = all(len(together(rounds, name)["plain"]) >= LEAST for name in arms)
+    return not enough and passed < PATIENCE * seconds
+
+
 def worker(net, kind, names, seconds, seed):
     """Lets the arms take turns for so long; prints the times of every block."""
     import torch
@@ -256,8 +272,8 @@ def worker(net, kind, names, seconds, seed):
     arms = {name: ARMS[name](training) for name in ["off", *names]}
     step = statistics.median(training.times(8)) * 1e-9
     count = max(5, round(BLOCK_SECONDS / step))
-    turns, rounds, end = random.Random(seed), [], time.monotonic() + seconds
-    while time.monotonic() < end or len(rounds) < 4:
+    turns, rounds, began = random.Random(seed), [], time.monotonic()
+    while may_go_on(rounds, arms, time.monotonic() - began, seconds):
         order, row = list(arms), {}
         turns.shuffle(order)
         for name in order:
@@ -278,11 +294,13 @@ def typical(values):
 
 
 def together(rounds, name):
-    """The times of an arm in these rounds, by kind."""
-    kinds = {}
+    """The times of an arm in these rounds, by kind. Long steps, each handed over by itself, are plain."""
+    kinds = {"plain": []}
     for turn in rounds:
         for kind, times in turn[name].items():
             kinds.setdefault(kind, []).extend(times)
+    if len(kinds.get("hands over", ())) > len(kinds["plain"]):
+        kinds["plain"] += kinds.pop("hands over")
     return kinds
 
 
@@ -298,9 +316,18 @@ def interval(rounds, name):
     return [ratios[2], ratios[97]]
 
 
+def check_length(rounds, name):
+    """Refuses a row that is too short to say anything."""
+    for arm in ("off", name):
+        count = len(together(rounds, arm)["plain"])
+        if count < LEAST:
+            raise SystemExit(f"--seconds is too short: {arm} has {count} plain steps, expected {LEAST}")
+
+
 def row_of(name, results, steps):
     """The numbers of an arm."""
     rounds = [turn for result in results for turn in result["rounds"]]
+    check_length(rounds, name)
     off, kinds = typical(together(rounds, "off")["plain"]), together(rounds, name)
     plain = plain_ratio(rounds, name)
     row = {"arm": name, "step_ns": off, "plain": plain, "interval": interval(rounds, name)}
@@ -324,37 +351,26 @@ def row_of(name, results, steps):
     }
 
 
+def arms_of(kind, options):
+    """The arms that a kind has."""
+    return [name for name in options.arms.split() if kind == "eager" or name not in EAGER_ONLY]
+
+
 def measure(net, kind, options):
     """Several processes after each other; rows of the arms."""
-    results, names = [], options.arms.split()
+    results, names = [], arms_of(kind, options)
     for start in range(options.starts):
         arguments = [net, kind, " ".join(names), str(options.seconds / options.starts), str(start)]
         command = [sys.executable, "-W", "ignore", __file__, "--worker", *arguments]
         said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if said.returncode:
-            raise SystemExit(f"peer_probe: {net}, {kind}: a process ended with {said.returncode}")
+            raise SystemExit(f"a process ended with {said.returncode}")
         results.append(json.loads(said.stdout.splitlines()[-1]))
         failure = results[-1]["probe"].get("failure")
         if failure:
-            raise SystemExit(f"peer_probe: {net}, {kind}: {failure}")
-    options.torch = results[-1]["torch"]
-    return [{"net": net, "kind": kind, **row_of(name, results, options.steps)} for name in names]
-
-
-HEAD = "| network | step | arm | plain (interval) | other | first 16 | run of {} steps | long run | memory |"
-
-
-def line_of(row):
-    """A row of the table."""
-    low, high = row["interval"]
-    text = f"| {row['net']}, {row['kind']} | {row['step_ns'] * 1e-6:.2f} ms | {row['arm']} "
-    text += f"| {row['plain']:.4f} ({low:.4f} to {high:.4f}) |"
-    if "run" not in row:
-        return text + " | | | | |"
-    return (
-        text + f" {row['other'] * 100:.2f} % | {row['first_ns'] * 1e-6:+.1f} ms "
-        f"| {row['run']:.4f} | {row['long']:.4f} | {row['memory_bytes'] / 2**20:.1f} MiB |"
-    )
+            raise SystemExit(failure)
+    where = {"cpu": processor(), "torch": results[-1]["torch"], "date": str(datetime.date.today())}
+    return [{"net": net, "kind": kind, **row_of(name, results, options.steps), **where} for name in names]
 
 
 def processor():
@@ -364,48 +380,47 @@ def processor():
     return found[1] if found else "unknown"
 
 
-def write(table, rows, options):
-    """Puts the numbers into their file and the table into its page."""
-    about = {"cpu": processor(), "torch": options.torch, "date": str(datetime.date.today())}
-    with open(FILE, "w", encoding="utf-8") as file:
-        json.dump({**about, "steps": options.steps, "rows": rows}, file, indent=1)
-        file.write("\n")
-    with open(PAGE, encoding="utf-8") as file:
-        page = file.read()
-    block = f"{about['cpu']}, PyTorch {about['torch']}, {about['date']}:\n\n" + "\n".join(table) + "\n"
-    place = r"(<!-- costs: .*-->\n)[^\0]*?(<!-- /costs -->)"
-    page, found = re.subn(place, lambda mark: mark[1] + block + mark[2], page)
-    if found != 1:
-        raise SystemExit(f"peer_probe: {PAGE} has {found} places for the table, expected 1")
-    with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(page)
+def measure_all(options):
+    """Prints the rows of each network of each kind when they are there; whether all could be measured."""
+    good = True
+    for net in options.network or NETS:
+        for kind in options.kinds or KINDS:
+            try:
+                found = measure(net, kind, options)
+            except SystemExit as error:  # the others are measured all the same
+                print(f"peer_probe: {net}, {kind}: {error}", file=sys.stderr, flush=True)
+                good = False
+                continue
+            print(*map(probe_costs.line_of, found), sep="\n", flush=True)
+            if options.write:
+                probe_costs.keep(ROOT, found, options.steps)
+                probe_costs.put(ROOT)
+    return good
 
 
-def main():
+def options_of():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--nets", default="mlp gpt resnet20")
-    parser.add_argument("--kinds", default="eager compiled")
-    parser.add_argument("--arms", default="again probe")
+    parser.add_argument("--network", action="append", choices=NETS)
+    for kind, option in zip(KINDS, ("--eager", "--compile")):
+        parser.add_argument(option, dest="kinds", action="append_const", const=kind)
+    parser.add_argument("--arms", default="again probe anomaly histc")
     parser.add_argument("--starts", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=50)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--worker", nargs=5)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    options = options_of()
     if options.worker:
         net, kind, names, seconds, seed = options.worker
         worker(net, kind, names.split(), float(seconds), int(seed))
         return
-    rows, table = [], [HEAD.format(options.steps), "|---" * 9 + "|"]
-    print(*table, sep="\n")
-    for net in options.nets.split():
-        for kind in options.kinds.split():
-            found = measure(net, kind, options)
-            rows += found
-            table += map(line_of, found)
-            print(*table[-len(found) :], sep="\n", flush=True)
-    if options.write:
-        write(table, rows, options)
+    print(*probe_costs.head_of(options.steps), sep="\n")
+    if not measure_all(options):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

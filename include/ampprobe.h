@@ -345,9 +345,18 @@ AMPPROBE_API int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts);
 
 /* Ends `count` steps in their order, with one write to the journal. For a caller to whom a call a step is too
  * dear, of steps that showed nothing: each with `seconds` of its own. A process that is killed loses those
- * that it had not handed over. facts[count - 1].plan is the next step's. All are taken or none, unless the
- * record cannot be written. */
+ * that it had not handed over, unless they are in the memory of ampprobe_latest. facts[count - 1].plan is the
+ * next step's. All are taken or none, unless the record cannot be written. */
 AMPPROBE_API int ampprobe_steps(ampprobe *probe, ampprobe_step_facts *facts, int32_t count);
+
+/* Gives an array of `count` facts (1 to 4,096), all 0, for ampprobe_steps: memory that outlives a process
+ * that is killed. Write a step's facts there, `seconds` (above 0) last: from then on the step is part of the
+ * record, as if it had been handed over, without a call. Begin at the first place; ampprobe_steps frees the
+ * places of the steps that it takes. The memory may be written to until the process ends; it is shared with
+ * children made by fork(), which must not write to it. Once a probe. *facts is NULL where files cannot be
+ * such memory (file systems that copy on write): hand each step over by itself there. It is the file
+ * PATH.latest, which goes when the probe is closed. */
+AMPPROBE_API int ampprobe_latest(ampprobe *probe, int32_t count, ampprobe_step_facts **facts);
 
 /* What the probe has cost so far and what the governor does. */
 typedef struct ampprobe_cost {

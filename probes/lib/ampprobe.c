@@ -11,6 +11,7 @@
 #include "probes/lib/governor.h"
 #include "probes/lib/handle.h"
 #include "probes/lib/journal.h"
+#include "probes/lib/latest.h"
 #include "probes/lib/named_facts.h"
 #include "probes/lib/notes.h"
 #include "probes/lib/record_text.h"
@@ -197,6 +198,7 @@ static ab_status begin(ampprobe *p, const char *config) {
     make_started(p->started);
     ab_lib_governor_init(p);
     AB_TRY(ab_lock_file("probe", p->path, &p->place));
+    ab_lib_latest_end(p->path); /* of a run that was killed */
     AB_TRY(write_document(p));
     AB_TRY(ab_lib_journal_snapshot(p));
     p->opened = p->last_step_end = ab_lib_now();
@@ -466,22 +468,6 @@ int ampprobe_spent(ampprobe *probe, double seconds) {
     return leave(probe, AB_OK);
 }
 
-static int check_facts(const ampprobe_step_facts *f) {
-    const uint32_t flags = 2 * AMPPROBE_LAYERS_SHOWN - 1;
-    if (f->size != sizeof *f) return argument("facts.size is not that of this library");
-    if (f->flags & ~flags) return argument("facts.flags: unknown bits");
-    if (f->step < 0) return argument("facts.step: expected a number from 0 on");
-    if (f->group < 0 || f->group >= AB_LIB_GROUPS) return argument("facts.group: expected 0 to 15");
-    if (f->found_inf < -1 || f->found_inf > 1 || f->stepped < -1 || f->stepped > 1)
-        return argument("facts.found_inf, facts.stepped: expected 0, 1 or -1");
-    if (!(f->seconds >= 0) || !isfinite(f->seconds) || !(f->spent >= 0) || !isfinite(f->spent))
-        return argument("facts.seconds, facts.spent: expected finite numbers from 0 on");
-    const bool good = isfinite(f->scale_before) && isfinite(f->scale_after) && f->scale_before >= 0;
-    if (f->flags & AMPPROBE_HAS_SCALE && !good)
-        return argument("facts.scale_before: expected a finite scale");
-    return AMPPROBE_OK;
-}
-
 /* The record on disk, when it is time. */
 static ab_status keep_up(ampprobe *p, double now) {
     const bool full = p->journal_bytes > journal_room + 3 * p->snapshot_bytes;
@@ -497,6 +483,7 @@ static ab_status end_steps(ampprobe *p, ampprobe_step_facts *facts, int32_t coun
     const ab_status written = ab_lib_journal_release(p);
     AB_TRY(status);
     AB_TRY(written);
+    ab_lib_latest_taken(p, facts, count);
     return keep_up(p, ab_lib_now());
 }
 
@@ -507,8 +494,8 @@ int ampprobe_steps(ampprobe *probe, ampprobe_step_facts *facts, int32_t count) {
     const int state = enter(probe);
     if (state != AMPPROBE_OK) return state;
     for (int32_t i = 0; i < count; i++) {
-        const int wrong = check_facts(&facts[i]);
-        if (wrong != AMPPROBE_OK) return wrong;
+        const char *wrong = ab_lib_step_wrong(&facts[i]);
+        if (wrong) return argument(wrong);
     }
     pthread_mutex_lock(&probe->lock);
     fenv_t callers;
@@ -516,6 +503,19 @@ int ampprobe_steps(ampprobe *probe, ampprobe_step_facts *facts, int32_t count) {
     const ab_status status = end_steps(probe, facts, count);
     fesetenv(&callers);
     return leave(probe, status);
+}
+
+int ampprobe_latest(ampprobe *probe, int32_t count, ampprobe_step_facts **facts) {
+    if (facts) *facts = NULL;
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    if (!facts) return argument("facts is NULL");
+    if (count < 1 || count > AB_LIB_MOST_LATEST) return argument("count: expected 1 to 4096");
+    pthread_mutex_lock(&probe->lock);
+    const bool first = !probe->latest;
+    if (first) *facts = ab_lib_latest_make(probe, count);
+    const int result = leave(probe, AB_OK);
+    return first ? result : argument("ampprobe_latest was called before");
 }
 
 int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts) {
@@ -529,7 +529,7 @@ static int64_t memory_of(const ampprobe *p) {
     const size_t ledger = sizeof(ab_lib_ledger) + sizeof(ab_lib_sample);
     const size_t things = (size_t)p->thing_room * sizeof *p->thing + (size_t)p->names * sizeof *p->by_name;
     return (int64_t)(sizeof *p + sizeof *p->course + sizeof *p->facts + (size_t)p->tensors * tensor +
-                     (size_t)p->ledgers * ledger + things + p->buffer_room +
+                     (size_t)p->ledgers * ledger + things + p->buffer_room + p->latest_bytes +
                      (size_t)p->move_room * sizeof *p->moves);
 }
 

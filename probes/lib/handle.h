@@ -198,6 +198,7 @@ typedef struct ab_lib_governor {
 enum { AB_LIB_NOTES = 64, AB_LIB_FAILURE = 512 };
 
 struct ab_lib_flight;
+struct ab_lib_latest;
 
 struct ampprobe {
     pthread_mutex_t lock;
@@ -247,8 +248,10 @@ struct ampprobe {
     double next_write, write_seconds;
     char *buffer; /* of journal records */
     size_t buffered, buffer_room;
-    bool holds;  /* records stay in the buffer, */
-    size_t held; /* which has so many bytes of them */
+    bool holds;                   /* records stay in the buffer, */
+    size_t held;                  /* which has so many bytes of them */
+    struct ab_lib_latest *latest; /* memory for steps that are not handed over yet; NULL: none */
+    size_t latest_bytes;
 };
 
 /* What a call is about. */

@@ -2,6 +2,7 @@
 #include "probes/lib/journal.h"
 
 #include "kernels/core/text.h"
+#include "probes/lib/latest.h"
 #include "probes/lib/named_facts.h"
 #include "probes/lib/plausible.h"
 #include "probes/lib/steps.h"
@@ -265,6 +266,7 @@ void ab_lib_journal_end(ampprobe *p, bool remove) {
     char *path = ab_text_new("%s.steps", p->path);
     end_file(&p->journal);
     if (path && remove) unlink(path);
+    if (remove) ab_lib_latest_end(p->path);
     free(path);
 }
 
@@ -481,5 +483,6 @@ ab_status ab_lib_journal_read(const char *path, ampprobe *p, bool *found) {
     if (!file) return AB_OK;
     const ab_status status = replay_all(p, file);
     fclose(file);
+    if (status == AB_OK) ab_lib_latest_read(path, p);
     return status;
 }

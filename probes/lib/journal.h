@@ -4,7 +4,8 @@
  * Records: type, length, a digest of the bytes (FNV-1a 64), the bytes. A record that is torn or damaged ends
  * the journal. Structures are written as they are in memory, so a journal is read by the same build on the
  * same kind of machine only; its first record says which. A step is one record, written by one write(): a
- * process that is killed leaves all steps but the one that was being written. */
+ * process that is killed leaves all steps but the one that was being written. Steps that the caller hands
+ * over together are in ab_lib_latest until then, if it has that memory. */
 #ifndef AB_PROBES_LIB_JOURNAL_H
 #define AB_PROBES_LIB_JOURNAL_H
 

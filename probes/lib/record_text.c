@@ -7,6 +7,7 @@
 #include "probes/lib/handle.h"
 #include "probes/lib/journal.h"
 #include "probes/lib/json_read.h"
+#include "probes/lib/latest.h"
 
 #include <locale.h>
 #include <stdio.h>
@@ -102,6 +103,7 @@ ab_status ab_lib_record_recover(const char *path) {
     if (status == AB_OK && needed) status = ab_lib_document_write(p);
     char *journal = ab_text_new("%s.steps", path);
     if (status == AB_OK && journal) unlink(journal);
+    if (status == AB_OK) ab_lib_latest_end(path);
     free(journal);
     ab_lib_free(p);
     return status;

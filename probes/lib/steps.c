@@ -17,6 +17,21 @@ void ab_lib_course_init(ab_lib_course *course) {
     }
 }
 
+const char *ab_lib_step_wrong(const ampprobe_step_facts *f) {
+    const uint32_t flags = 2 * AMPPROBE_LAYERS_SHOWN - 1;
+    if (f->size != sizeof *f) return "facts.size is not that of this library";
+    if (f->flags & ~flags) return "facts.flags: unknown bits";
+    if (f->step < 0) return "facts.step: expected a number from 0 on";
+    if (f->group < 0 || f->group >= AB_LIB_GROUPS) return "facts.group: expected 0 to 15";
+    if (f->found_inf < -1 || f->found_inf > 1 || f->stepped < -1 || f->stepped > 1)
+        return "facts.found_inf, facts.stepped: expected 0, 1 or -1";
+    if (!(f->seconds >= 0) || !isfinite(f->seconds) || !(f->spent >= 0) || !isfinite(f->spent))
+        return "facts.seconds, facts.spent: expected finite numbers from 0 on";
+    const bool good = isfinite(f->scale_before) && isfinite(f->scale_after) && f->scale_before >= 0;
+    if (f->flags & AMPPROBE_HAS_SCALE && !good) return "facts.scale_before: expected a finite scale";
+    return NULL;
+}
+
 bool ab_lib_skipped(const ab_lib_step *step) {
     const ampprobe_step_facts *f = &step->facts;
     if (f->stepped >= 0) return f->stepped == 0;

@@ -8,6 +8,9 @@
 
 AB_BEGIN_DECLS
 
+/* What is wrong with a step's facts, as a sentence of the caller's argument; NULL: nothing. */
+const char *ab_lib_step_wrong(const ampprobe_step_facts *f);
+
 /* An empty course. */
 void ab_lib_course_init(ab_lib_course *course);
 

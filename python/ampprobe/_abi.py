@@ -167,6 +167,7 @@ _SIGNATURES = {
     "ampprobe_plan": (c_int, [_HANDLE, c_int64]),
     "ampprobe_step": (c_int, [_HANDLE, c_void_p]),
     "ampprobe_steps": (c_int, [_HANDLE, c_void_p, c_int32]),
+    "ampprobe_latest": (c_int, [_HANDLE, c_int32, POINTER(c_void_p)]),
     "ampprobe_spent": (c_int, [_HANDLE, c_double]),
     "ampprobe_costs": (c_int, [_HANDLE, POINTER(Cost)]),
 }
@@ -351,6 +352,12 @@ class Record:
         """Ends the first `count` steps of an array of StepFacts; the plan of the next one."""
         self._check(self.library.ampprobe_steps(self.handle, ctypes.addressof(facts), count))
         return facts[count - 1].plan
+
+    def latest(self, count: int) -> Any:
+        """An array of StepFacts that outlives a process that is killed; None: there is no such memory."""
+        place = c_void_p()
+        self._check(self.library.ampprobe_latest(self.handle, count, byref(place)))
+        return (StepFacts * count).from_address(place.value) if place.value else None
 
     def spent(self, seconds: float) -> None:
         """Tells the governor what the probe cost outside the library."""

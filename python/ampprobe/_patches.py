@@ -9,6 +9,7 @@ deepcopy, state_dict and signatures stay as they are. The originals come back wh
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import weakref
@@ -332,6 +333,18 @@ def be_loud() -> None:
         _quiet = None
         for patch in [patch for patch in _made if patch.stands is not patch.replacement]:
             patch.put(patch.replacement)
+
+
+def _in_child() -> None:
+    """Another thread may have held the lock when the process was copied."""
+    global _lock
+    _lock = threading.RLock()
+    if _quiet is not None:
+        _quiet.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def watch(group: Any, optimizer: Any) -> None:

@@ -4,8 +4,9 @@ A small model's step takes a millisecond, after which nothing of the probe is le
 a function costs ten times what it costs in a loop of its own. So a quiet step runs two functions of the probe
 in place of those of _patches: with a GradScaler its scale and update, without one backward and a hook on the
 optimizer's step. They write the step's numbers into the array that the library reads, which it is handed two
-to ten times a second; all else of it was written before. They measure themselves: as those seconds count
-against the budget, less is looked at where steps are short.
+to ten times a second; all else of it was written before. The array is memory that outlives the process if
+that is killed, so no step is lost; where there is none, each step is handed over by itself. They measure
+themselves: as those seconds count against the budget, less is looked at where steps are short.
 
 The loop has one optimizer, with a GradScaler whose update ends a step, or without one. What else happens ends
 the quiet: the step is then recorded in the usual way (_group).
@@ -41,6 +42,7 @@ class Quiet:
     __slots__ = (
         *("probe", "every", "on", "scaler", "optimizer", "tensor", "counter", "scale", "tracker", "done"),
         *("token", "flags", "usual", "facts", "bytes", "words", "steps_at", "full", "ended", "due", "spoilt"),
+        "outlives",
         *("at", "losses", "odd", "loss", "lr", "before", "clean", "took", "spent", "in_library", "handing"),
     )
 
@@ -58,9 +60,11 @@ class Quiet:
         self.token: Any = None  # of this quiet: functions of an earlier one do nothing
         self.flags = 0  # of a step like most
         self.usual = 1  # losses of a step like most
-        self.facts = (_abi.StepFacts * MOST_STEPS)()
-        self.bytes = memoryview(self.facts).cast("B")
-        self.words, self.steps_at = self.bytes.cast("d"), self.bytes.cast("q")[_STEP::_WORDS]
+        self.outlives: Optional[bool] = None  # whether the facts are in memory that outlives the process
+        self.facts: Any = None
+        self.bytes: Any = None  # the facts as bytes, as words, and their numbers of the step
+        self.words: Any = None
+        self.steps_at: Any = None
         self.spoilt = True  # the facts are not yet, or no more, those of steps like most
         self.full = 0  # words of as many steps as may be handed over together
         self.at = 0  # words of the steps that were not handed over
@@ -89,6 +93,10 @@ class Quiet:
                 return
         if optimizer is None:
             return
+        if self.outlives is None:
+            facts = probe.record.latest(MOST_STEPS)
+            self.outlives = facts is not None
+            self._take(facts if self.outlives else (_abi.StepFacts * MOST_STEPS)())
         self.scaler, self.optimizer = group.scaler if scaler is not None else None, group.optimizer
         self.token, self.usual = object(), probe.micro_batches
         self.flags = _abi.HAS_LOSS | (0 if group.lr is None else _abi.HAS_LR)
@@ -104,6 +112,18 @@ class Quiet:
             group.hush((_sees_another_loop if scaler is not None else _ends_step)(self))
             self.ended = perf_counter()
             self._prepare(group)
+            if not all(parameter.is_cpu for parameter in group.parameters):
+                self.full = _WORDS  # the library holds the step before until this one is handed over
+
+    def _take(self, facts: Any) -> None:
+        """The array that steps are written to."""
+        self.facts, self.bytes = facts, memoryview(facts).cast("B")
+        self.words, self.steps_at = self.bytes.cast("d"), self.bytes.cast("q")[_STEP::_WORDS]
+
+    def leave(self) -> None:
+        """In a child made by fork(): the steps that it makes are not the probe's."""
+        self.at = 0
+        self.stop()
 
     def _know(self, scaler: Any) -> bool:
         """Where a scaler of torch keeps its state; False for one that keeps it elsewhere."""
@@ -121,7 +141,7 @@ class Quiet:
     def _prepare(self, group: Any) -> None:
         """The facts of steps like most, for as many as may be handed over together: few at the beginning, and
         none past a step that is due."""
-        room = max(1, min(MOST_STEPS, group.step // 4))
+        room = max(1, min(MOST_STEPS, group.step // 4)) if self.outlives else 1
         if self.every:
             room = min(room, self.every - group.step % self.every)
         if self.spoilt:

@@ -51,6 +51,9 @@ class Recorder:
     def fact(self, name, value, place, step):
         self.facts_stated.append((name, value, place, step))
 
+    def latest(self, count):
+        return (_abi.StepFacts * count)()
+
     def describe(self, things):
         first = len(self.things)
         self.things += things

@@ -261,38 +261,69 @@ class Quiet(unittest.TestCase):
         self.check(loop, scaled=False)
 
 
-KILLED = """
-import os, signal, sys, time
+ENDED = """
+import os, signal, sys
 import settings
 import torch, ampprobe
+path, steps, scaled, how = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "scaled", sys.argv[4]
 model = torch.nn.Linear(4, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-probe = ampprobe.attach(model, optimizer, out=sys.argv[1])
-for step in range(60):
-    optimizer.zero_grad()
-    model(torch.randn(3, 4)).square().mean().backward()
-    optimizer.step()
-time.sleep(0.6)  # the step that comes next is longer than the time for which steps are kept back
-model(torch.randn(3, 4)).square().mean().backward()
-optimizer.step()
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
+probe = ampprobe.attach(model, optimizer, scaler=scaler, out=path)
+
+def train(count):
+    for step in range(count):
+        optimizer.zero_grad()
+        loss = model(torch.randn(3, 4)).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        print(loss.item(), flush=True)
+
+train(steps)
+if how == "forked":
+    assert probe.quiet.on
+    child = os.fork()
+    if child == 0:
+        train(9)
+        os._exit(0)
+    os.waitpid(child, 0)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 class Killed(unittest.TestCase):
-    def test_steps_older_than_a_moment_are_kept(self):
+    def run_and_recover(self, steps, scaled, how):
+        """The losses that the loop printed, and those of the record that it left."""
         settings.use_library()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "run.ampprobe.json")
             here = os.pathsep.join([os.path.dirname(os.path.abspath(__file__)), *sys.path])
             done = subprocess.run(
-                [sys.executable, "-c", KILLED, path], env={**os.environ, "PYTHONPATH": here}, check=False
+                [sys.executable, "-c", ENDED, path, str(steps), scaled, how],
+                env={**os.environ, "PYTHONPATH": here},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
             )
             self.assertEqual(done.returncode, -signal.SIGKILL)
-            library = _abi.library()
-            self.assertEqual(library.ampprobe_recover(path.encode()), _abi.OK)
+            self.assertEqual(_abi.library().ampprobe_recover(path.encode()), _abi.OK)
+            self.assertEqual([name for name in os.listdir(folder) if name[0] != "."], ["run.ampprobe.json"])
             with open(path, encoding="utf-8") as file:
-                self.assertEqual(len(json.load(file)["cells"][0]["loss"]), 61)
+                cell = json.load(file)["cells"][0]
+            return [float(line) for line in done.stdout.split()], cell["loss"]
+
+    def test_a_killed_loop_leaves_every_step_that_it_ended(self):
+        for steps, scaled in ((2, "plain"), (61, "scaled"), (300, "plain")):
+            with self.subTest(steps=steps, scaled=scaled):
+                printed, kept = self.run_and_recover(steps, scaled, "alone")
+                self.assertEqual(len(kept), steps)
+                for one, other in zip(printed, kept):
+                    self.assertAlmostEqual(one, other, places=5)
+
+    def test_steps_of_a_child_are_not_its_parents(self):
+        printed, kept = self.run_and_recover(61, "scaled", "forked")
+        self.assertEqual((len(printed), len(kept)), (70, 61))
 
 
 if __name__ == "__main__":

@@ -743,6 +743,89 @@ static void a_killed_run_is_read_to_its_last_step(void **state) {
     unlink(path);
 }
 
+enum { HANDED = 11, WRITTEN = 5, ROOM = 16 };
+
+/* Hands some steps over and writes others into memory that outlives the process; the last has no seconds. */
+static void write_and_be_killed(const char *path) {
+    ampprobe *p;
+    ampprobe_step_facts *room;
+    if (ampprobe_open(path, NULL, &p) != AMPPROBE_OK) _exit(1);
+    if (ampprobe_latest(p, ROOM, &room) != AMPPROBE_OK) _exit(2);
+    if (!room) _exit(77);
+    for (int i = 0; i < HANDED + WRITTEN + 1; i++) {
+        ampprobe_step_facts *f = &room[i < HANDED ? i : i - HANDED];
+        *f = pl_facts(i);
+        f->flags = AMPPROBE_HAS_LOSS, f->loss = i, f->stepped = 1;
+        f->seconds = i < HANDED + WRITTEN ? 0.5 : 0;
+        if (i == HANDED - 1 && ampprobe_steps(p, room, HANDED) != AMPPROBE_OK) _exit(3);
+    }
+    kill(getpid(), SIGKILL);
+    _exit(4);
+}
+
+static void expect_losses(const char *path, int count) {
+    cJSON *document = NULL;
+    assert_int_equal(ab_result_load(path, &document), AB_OK);
+    const cJSON *losses = ab_json_at(pl_cell(document), "loss");
+    assert_int_equal(cJSON_GetArraySize(losses), count);
+    for (int i = 0; i < count; i++) assert_true(cJSON_GetArrayItem(losses, i)->valuedouble == i);
+    cJSON_Delete(document);
+}
+
+static void flip(const char *path, long at) {
+    FILE *file = fopen(path, "rb+");
+    assert_non_null(file);
+    fseek(file, at, SEEK_SET);
+    const int byte = fgetc(file);
+    fseek(file, at, SEEK_SET);
+    fputc(byte ^ 0xff, file);
+    fclose(file);
+}
+
+/* Steps that were written and never handed over are read, each once; a damaged file of them is no danger. */
+static void a_killed_run_keeps_steps_that_were_not_handed_over(void **state) {
+    (void)state;
+    char path[PL_PATH], latest[PL_PATH + 8];
+    int how;
+    const pid_t child = fork();
+    if (child == 0) write_and_be_killed(pl_path(path));
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 77) skip();
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    snprintf(latest, sizeof latest, "%s.latest", pl_path(path));
+    expect_losses(path, HANDED + WRITTEN);
+    const long head = (long)(pl_size(latest) - ROOM * (int64_t)sizeof(ampprobe_step_facts));
+    for (long at = 0; at < head + 2 * (long)sizeof(ampprobe_step_facts);
+         at += 5) { /* whatever byte is wrong */
+        cJSON *document = NULL;
+        flip(latest, at);
+        assert_int_equal(ab_result_load(path, &document), AB_OK);
+        const int losses = cJSON_GetArraySize(ab_json_at(pl_cell(document), "loss"));
+        assert_in_range(losses, HANDED, HANDED + WRITTEN);
+        cJSON_Delete(document);
+        flip(latest, at);
+    }
+    assert_int_equal(ampprobe_recover(path), AMPPROBE_OK);
+    expect_losses(path, HANDED + WRITTEN);
+    assert_int_equal(access(latest, F_OK), -1);
+    unlink(path);
+}
+
+static void room_is_given_once(void **state) {
+    (void)state;
+    ampprobe *p = pl_open(NULL);
+    ampprobe_step_facts *room;
+    REFUSED(ampprobe_latest(p, 0, &room));
+    REFUSED(ampprobe_latest(p, 4097, &room));
+    REFUSED(ampprobe_latest(p, 4, NULL));
+    assert_int_equal(ampprobe_latest(p, 4, &room), AMPPROBE_OK);
+    if (room) REFUSED(ampprobe_latest(p, 4, &room));
+    cJSON_Delete(pl_close(p));
+    char path[PL_PATH], latest[PL_PATH + 8];
+    snprintf(latest, sizeof latest, "%s.latest", pl_path(path));
+    assert_int_equal(access(latest, F_OK), -1);
+}
+
 /* A document that another run has finished is no place for an old journal. */
 static void a_journal_of_another_run_is_not_joined(void **state) {
     (void)state;
@@ -916,6 +999,8 @@ int main(void) {
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(nothing_is_read_that_is_not_there),
         cmocka_unit_test(a_killed_run_is_read_to_its_last_step),
+        cmocka_unit_test(a_killed_run_keeps_steps_that_were_not_handed_over),
+        cmocka_unit_test(room_is_given_once),
         cmocka_unit_test(a_journal_of_another_run_is_not_joined),
         cmocka_unit_test(a_damaged_journal_is_no_danger),
         cmocka_unit_test(many_steps_in_one_call),

@@ -93,6 +93,22 @@ static bool finite_bits(const uint16_t *x, uint16_t infinity, int64_t n) {
     return true;
 }
 
+static void squares(double *lane, const float *x, float factor, int64_t n) {
+    double sum[AB_SQUARE_LANES];
+    int64_t i = 0;
+    memcpy(sum, lane, sizeof sum);
+    for (; i + AB_SQUARE_LANES <= n; i += AB_SQUARE_LANES)
+        for (int k = 0; k < AB_SQUARE_LANES; k++) {
+            const float value = x[i + k] * factor;
+            sum[k] += (double)value * (double)value;
+        }
+    for (int k = 0; i < n; i++, k++) {
+        const float value = x[i] * factor;
+        sum[k] += (double)value * (double)value;
+    }
+    memcpy(lane, sum, sizeof sum);
+}
+
 static void sum_parts(float *out, const float *parts, int64_t step, int count, int64_t n) {
     double sum[64];
     for (int64_t k0 = 0; k0 < n; k0 += 64) {
@@ -419,6 +435,7 @@ const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
                                                       .relu_backward_bits = relu_backward_bits,
                                                       .finite = finite,
                                                       .finite_bits = finite_bits,
+                                                      .squares = squares,
                                                       .sum_parts = sum_parts,
                                                       .column_sums = column_sums,
                                                       .bn_moments = bn_moments,

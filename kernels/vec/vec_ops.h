@@ -9,6 +9,8 @@
 
 AB_BEGIN_DECLS
 
+enum { AB_SQUARE_LANES = 16 };
+
 /* Per-channel factors of batch normalisation; each points to `channels` values. */
 typedef struct ab_bn_factors {
     const float *mean, *scale, *shift;
@@ -30,6 +32,10 @@ typedef struct ab_vec_ops {
      * inf. */
     bool (*finite)(const float *x, int64_t n);
     bool (*finite_bits)(const uint16_t *x, uint16_t infinity, int64_t n);
+
+    /* lane[i % AB_SQUARE_LANES] += (x[i] * factor)^2: the product rounded to fp32, its square and the sums in
+     * double. */
+    void (*squares)(double *lane, const float *x, float factor, int64_t n);
 
     /* out[k] = parts[k] + parts[step + k] + ..., `count` of them, added in order in double. */
     void (*sum_parts)(float *out, const float *parts, int64_t step, int count, int64_t n);

@@ -2,6 +2,7 @@
 #include "bench/tensorfile/safetensors.h"
 #include "bench/train/cell/parts.h"
 #include "bench/train/observe/always_on_stats.h"
+#include "kernels/backend/squares.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,19 +67,14 @@ ab_status ab_cell_score_training(ab_cell *cell) {
 ab_status ab_cell_gradient_norm(const ab_cell *cell, const ab_step_result *result, double *norm) {
     *norm = result->grad_norm > 0 ? result->grad_norm : (double)NAN;
     if (result->grad_norm > 0 || !cell->memory.backend->host_memory) return AB_OK;
-    AB_TRY(ab_gradients_settle(&cell->gradients));
-    float *values = ab_params_room(cell->plan);
-    ab_status status = values ? AB_OK : ab_fail(AB_NO_MEMORY, "norm of gradients: out of memory");
     double sum = 0;
-    for (int i = 0; i < cell->trained.count && status == AB_OK; i++) {
-        const ab_tensor *grad = cell->gradients.item[i].to;
-        status = ab_tensor_read(grad, values);
-        for (int64_t k = 0; k < ab_tensor_count(grad) && status == AB_OK; k++)
-            sum += (double)values[k] * (double)values[k];
+    for (int i = 0; i < cell->trained.count; i++) {
+        float factor;
+        const ab_tensor *grad = ab_gradients_left(&cell->gradients, i, &factor);
+        sum += ab_squares_of(grad, factor);
     }
-    free(values);
     *norm = sqrt(sum);
-    return status;
+    return AB_OK;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -102,6 +102,11 @@ ab_status ab_gradients_settle(const ab_gradients *g) {
     return AB_OK;
 }
 
+const ab_tensor *ab_gradients_left(const ab_gradients *g, int i, float *factor) {
+    *factor = g->waiting[i] == 0 ? 1.0f : g->waiting[i];
+    return g->waiting[i] == 0 ? g->item[i].to : g->item[i].from;
+}
+
 /* A gradient that is stored in fp32 has the same bits whoever multiplies it; others are rounded here. */
 static ab_status check_and_leave(const ab_gradients *g, const ab_exec *exec, float inverse, bool *found) {
     for (int i = 0; i < g->trained->count; i++) {

@@ -59,6 +59,10 @@ void ab_gradients_begin(const ab_gradients *gradients);
 /* Unscales what is waiting; for readers of unscaled gradients. Observers are not called. */
 AB_MUST_CHECK ab_status ab_gradients_settle(const ab_gradients *gradients);
 
+/* The unscaled gradient of trained parameter i as a tensor times *factor, rounded to fp32: without unscaling
+ * what is waiting. */
+const ab_tensor *ab_gradients_left(const ab_gradients *gradients, int i, float *factor);
+
 /* Losses with their own scales: after the backward pass of loss position->loss_id its gradients are unscaled
  * and added to those of earlier passes. */
 AB_MUST_CHECK ab_status ab_gradients_unscale_loss(ab_gradients *gradients, const ab_exec *exec,

@@ -231,10 +231,7 @@ bool ab_weight_update_unscales(const ab_weight_update *u) {
 /* The item with the gradient as the backward pass left it, if that is still to be unscaled. */
 static ab_update_item item_as_left(const ab_weight_update *u, const param_step *step) {
     ab_update_item item = *step->item;
-    const float factor = u->gradients->waiting[step->place];
-    if (factor == 0) return item;
-    item.grad = u->gradients->item[step->place].from;
-    item.factor = factor;
+    item.grad = ab_gradients_left(u->gradients, step->place, &item.factor);
     return item;
 }
 

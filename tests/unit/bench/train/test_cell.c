@@ -664,8 +664,13 @@ static void gradients_unscaled_late_are_those_unscaled_early(void **state) {
             ab_cell *late = cell_of(&config), *early = cell_of(&config);
             for (int i = 0; i < 4; i++) {
                 const bool skipped = step(late, NULL).skipped;
-                assert_true(step(early, &l2.observer).skipped == skipped);
+                const ab_step_result observed = step(early, &l2.observer);
+                double norm[2];
+                assert_true(observed.skipped == skipped);
                 skips += skipped;
+                assert_int_equal(ab_cell_gradient_norm(late, &observed, &norm[0]), AB_OK);
+                assert_int_equal(ab_cell_gradient_norm(early, &observed, &norm[1]), AB_OK);
+                assert_true(isnan(norm[0]) ? isnan(norm[1]) : norm[0] == norm[1]);
                 for (size_t n = 0; n < 2 * AB_COUNT_OF(names) && i % 2 == 0; n++) { /* each is read twice */
                     float a[512], b[512];
                     const int64_t count = read_values(late, names[n / 2], a, 512);

@@ -116,6 +116,15 @@ class Finder:
         """A layer reads whole numbers in half, beyond those that it tells apart."""
         self._tell("whole_numbers_in_half", largest, name)
 
+    def hidden(self, name: str, rows: int) -> None:
+        """A softmax read rows of nothing but -inf, in a step whose first non-finite value this one made."""
+        self._tell("hidden_rows", rows, name)
+
+    def kept_gradients(self, kept: int, looked: int) -> None:
+        """Steps that added their gradients to those of the step before, of those that were looked at."""
+        if kept:
+            self.probe.fact("gradients_not_cleared", kept / looked)
+
     def origin(self, event: dict) -> None:
         """The first operation of a step that made a non-finite value: a softmax of nothing but -inf?"""
         kind = event["type"] or ""

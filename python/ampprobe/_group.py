@@ -15,7 +15,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Callable, Optional
 
-from . import _abi, _cuda, _layout, _patches
+from . import _abi, _cuda, _kept, _layout, _patches
 from ._abi import WORD_COUNT, WORD_DATA, WORD_STORAGE, WORDS
 
 _SLOTS = {"momentum_buffer": 0, "exp_avg": 0, "exp_avg_sq": 1, "square_avg": 1, "sum": 1}
@@ -94,6 +94,7 @@ class Group:
         self.fresh = False  # a backward pass has run since the last step
         self.dropped = False  # the gradients of this step were counted, and then thrown away
         self.ever_stepped = False
+        self.kept = _kept.Kept()
         self.reset()
 
     def reset(self) -> None:
@@ -286,6 +287,7 @@ class Group:
     def before_zero_grad(self) -> None:
         """Gradients are about to be thrown away: of a step that was made, or one that will not be."""
         self.scaled_by.clear()
+        self.kept.cleared()
         alone = len(self.probe.groups) == 1
         if self.counted or self.inside or self.decided or not self.fresh or not alone:
             return
@@ -426,6 +428,7 @@ class Group:
             if "closure" in kwargs:
                 return args, {**kwargs, "closure": wrapped}
             return (args[0], wrapped, *args[2:]), kwargs
+        self.kept.steps(self.probe.finder)
         if self.dropped:
             self.dropped = self.regular = False
             self.probe.finder.without_gradients()
@@ -555,6 +558,7 @@ class Group:
         probe.spent = 0.0
         plan = in_library(probe, record.step)
         self.skipped = scale is not None and self.found_inf == 1
+        self._remember(plan)
         self.step += 1
         self.fresh = False
         regular = self.regular and self.stepped and (scale is None) == unscaled
@@ -567,6 +571,13 @@ class Group:
                 probe.begin_step(plan)
             elif regular and probe.may_be_quiet and not self.compiled:
                 probe.quiet.begin(self)
+
+    def _remember(self, plan: int) -> None:
+        """A step has been made: what its gradients are, if the next one shows something."""
+        if self.stepped and (plan or self.probe.look.on):
+            self.kept.remember(self.parameters, self.probe.plain_type)
+        else:
+            self.kept.forget()
 
     def _show_states(self) -> None:
         """Weights and the optimizer's state after the step."""

@@ -12,7 +12,8 @@ _TRAITS = {
     "exponential": ("exp", "exp2", "expm1", "logsumexp", "softplus", "sinh", "cosh"),
     "logarithm": ("log", "log2", "log10", "log1p", "logit", "xlogy", "special_xlog1py", "special_entr",
                   "atanh", "acosh", "erfinv"),  # fmt: skip
-    "root": ("sqrt", "rsqrt"),
+    "root": ("sqrt",),
+    "root quotient": ("rsqrt",),
     "quotient": ("div", "reciprocal", "addcdiv", "floor_divide", "remainder", "fmod"),
     "square": ("square",),
     "sum": ("sum", "mean", "cumsum", "nansum", "dot", "scatter_add", "index_add", "trace", "embedding_bag"),
@@ -47,8 +48,9 @@ _TRAITS = {
     "table_lookup": ("embedding",),
     "rearrangement": (
         *("_to_copy", "clone", "copy", "cat", "stack", "index", "index_select", "gather", "repeat"),
-        *("constant_pad_nd", "flip", "roll", "contiguous", "lift_fresh", "neg", "amax", "amin", "max", "min"),
+        *("constant_pad_nd", "flip", "roll", "contiguous", "lift_fresh", "neg"),
     ),
+    "rearrangement extreme": ("amax", "amin", "max", "min", "aminmax"),
 }
 _TYPES = {
     "_softmax": "softmax",
@@ -90,6 +92,8 @@ def kind_of(name: str, args: tuple) -> tuple[str, tuple]:
             return "square", ("square",)
         if not hasattr(args[1], "dim") or args[1].dim() == 0:
             return "scale", ("scaling",)
+    if name == "div" and len(args) > 1 and isinstance(args[1], (int, float)) and args[1]:
+        return "scale", ("scaling",)
     return _KINDS.get(name, (name.lstrip("_"), ()))
 
 

@@ -130,6 +130,10 @@ class Looker:
         self.scale = 1.0
         self.loss: Optional[Op] = None
         self.gradients: list[Op] = []
+        self.differentiated: list[Op] = []  # wrote the losses of this step
+        self.hidden = 0  # rows of this step's softmaxes that read nothing but -inf
+        self._first = 0  # operation of this step
+        self._absorbed: list[Op] = []  # divisions of this step: finite results of what is not finite
         self._names: dict[int, str] = {}  # id of a module -> its name
         self._parameters: set[int] = set()  # their memory
         self._explained = 0
@@ -183,6 +187,7 @@ class Looker:
     def begins(self, step: int) -> None:
         """A step begins."""
         self.step, self.loss, self.gradients, self._explained, self.scale = step, None, [], 0, 1.0
+        self.differentiated, self.hidden, self._first, self._absorbed = [], 0, len(self.ops), []
 
     # -- what operations tell ------------------------------------------------------------------------
 
@@ -247,6 +252,8 @@ class Looker:
             if state == BAD:
                 op.bad.append(writer)
         op.state = self._state(op, results, any(state == MASKED for _, _, state in read))
+        if op.bad and op.stage == "forward":
+            self._goes_on(op, args)
         if op.state == BAD and not op.bad and self._explained < _MOST_EXPLAINED:
             self._explained += 1
             self._explain(op, function, args, kwargs, [t for t, _, _ in read], results, bool(changed))
@@ -260,6 +267,14 @@ class Looker:
             whole = tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
             op.partial = not whole
             self._writers[_memory(tensor)] = (op, weakref.ref(tensor))
+
+    def _goes_on(self, op: Op, args: tuple) -> None:
+        """An operation of the forward pass has read what is not finite."""
+        if op.state == GOOD:
+            if "quotient" in op.traits:  # elsewhere the limit may be what was meant: exp(-inf), tanh(inf)
+                self._absorbed.append(op)
+        elif "softmax" in op.traits and not self.hidden:
+            self.hidden = _hidden_rows(*args[:2])
 
     def _here(self) -> str:
         """The label of an operation that is not kept."""
@@ -319,6 +334,8 @@ class Looker:
             writer, state = self._read(tensor.detach())
             if state != GOOD and self.loss is None:
                 self.loss = writer
+            elif writer is not None:
+                self.differentiated.append(writer)
 
     def tell_gradients(self, gradients: list) -> None:
         """The gradients of the step, before they are unscaled or clipped."""
@@ -331,9 +348,10 @@ class Looker:
                     self.gradients.append(writer)
 
     def origin(self) -> Optional[dict]:
-        """The event of the step, with its graph; None: everything that was told is finite."""
+        """The event of the step, with its graph; None: everything that was told is finite, and no infinity
+        became a number again on the way to the loss."""
         told = [self.loss] if self.loss is not None else self.gradients
-        roots = self._roots(told)
+        roots = self._roots(told) if told else self._silent_roots()
         if not roots:
             return None
         root = min(roots, key=lambda op: op.index)
@@ -353,13 +371,31 @@ class Looker:
                 roots.append(op)
         return roots
 
+    def _silent_roots(self) -> list:
+        """Operations that passed a half format's range although the loss is finite: what was divided by
+        their result is 0. Of those only that the loss was made from, in this step."""
+        if not self._absorbed:
+            return []
+        ends, seen = {op.index for op in self._absorbed}, set()
+        found, left = [], list(self.differentiated)
+        while left:
+            op = left.pop()
+            if op.index in seen or op.index < self._first:
+                continue
+            seen.add(op.index)
+            left += op.reads
+            if op.index in ends:
+                found.append(op)
+        return [op for op in self._roots(found) if _passed_range(op)]
+
     def _event(self, op: Op) -> dict:
         made = op.forward or op
         event = op.event or _nothing(op, op.poison or "cannot_tell")
         head = {"op": self._label(made), "type": made.type, "place": op.place}
         if self.step == 0 and not any(one.module is not None for one in self.ops[: op.index + 1]):
             self._before = op
-        return {**event, **head, "rows": op.rows, "graph": self._graph(made, event["cause"]["id"])}
+        rows = {"rows": op.rows, "hidden": self.hidden}
+        return {**event, **head, **rows, "graph": self._graph(made, event["cause"]["id"])}
 
     def once(self) -> Optional[str]:
         """The name of what was not finite before the first step, if the steps do not make it again."""
@@ -420,6 +456,23 @@ class Looker:
             }
             for one in near
         ]
+
+
+def _hidden_rows(scores: Any, dim: int) -> int:
+    """Rows of what a softmax reads that hold nothing but -inf."""
+    return int((scores.detach() == float("-inf")).all(dim=dim).sum()) if scores.dim() else 0
+
+
+def _passed_range(op: Op) -> bool:
+    """It read finite values and wrote an infinity that double would have held, in a half format."""
+    event = op.event
+    return (
+        event is not None
+        and op.stage == "forward"
+        and "exponential" not in op.traits  # 1 / (1 + exp(x))
+        and event["cause"]["id"] == "range_overflow"
+        and event["format"] in ("fp16", "bf16")
+    )
 
 
 def _nothing(op: Op, cause: str) -> dict:

@@ -209,7 +209,11 @@ def _wrap_backward(original: Callable) -> Callable:
         if not traced():
             for probe in _probes:
                 probe.saw_backward(tensors)
-        return original(tensors, *args, **kwargs)
+        result = original(tensors, *args, **kwargs)
+        if not traced():
+            for probe in _probes:
+                probe.backward_ran()
+        return result
 
     return backward
 

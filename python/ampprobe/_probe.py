@@ -202,6 +202,8 @@ class Probe:
         """torch.autograd.backward is about to run: one micro-batch."""
         self._leave_dropped()
         self.groups[0].fresh = True
+        for group in self.groups:
+            group.kept.backward()
         self.backwards += 1
         if self._awaits_backward:
             self._awaits_backward -= 1
@@ -209,6 +211,12 @@ class Probe:
             self._add_loss(tensors, self.groups[0].loss_divisor())
         if not self._loss_frozen:
             self.micro_batches += 1
+
+    @guarded
+    def backward_ran(self) -> None:
+        """It has ended."""
+        for group in self.groups:
+            group.kept.backward_ran()
 
     def _leave_dropped(self) -> None:
         """A backward pass whose gradients were thrown away before any step was all of its step."""
@@ -366,7 +374,9 @@ class Probe:
 
     def keep_operation(self, event: dict) -> None:
         """The operation that made the first non-finite value of a step, with those round it."""
-        rows, graph = event.pop("rows"), event.pop("graph")
+        rows, graph, hidden = event.pop("rows"), event.pop("graph"), event.pop("hidden")
+        if hidden:
+            self.finder.hidden(event["op"], hidden)
         self.origins = [other for other in self.origins if other["cause"]["id"] != "cannot_tell"]
         self._keep_origin(event, rows)
         known = {row["op"] for row in self.graph}

@@ -107,7 +107,7 @@ class Passes:
         _join_facts(document["probe"], found["probe"])
         self.formats = about.get("formats", [])
         if not more and self.formats and document["cells"][0]["level"] == "O0":
-            _is_mixed(document["cells"][0], self.formats)
+            _is_mixed(document, self.formats)
         _write(path, document)
 
     def run(self) -> int:
@@ -139,11 +139,17 @@ def _window(bad: Optional[int], steps: int) -> tuple:
     return ("--look", f"0:{_START},{late}:" if late > _START + 1 else "0:")
 
 
-def _is_mixed(cell: dict, formats: list[str]) -> None:
+def _is_mixed(document: dict, formats: list[str]) -> None:
     """Layers and weights are in fp32, as the first pass saw, but operations between them are not."""
+    cell = document["cells"][0]
     cell["level"], cell["policy"]["patch_torch_functions"] = "mixed", True
     if "fp16" not in formats and "bf16" in formats:
         cell["half_format"] = "bf16"
+    parts = cell["id"].split("/")  # model, level, scaler, half format, device
+    parts[-4], parts[-2] = cell["level"], cell["half_format"]
+    cell["id"] = "/".join(parts)
+    document["config"]["levels"] = [cell["level"]]
+    document["probe"]["about"]["precision"]["level"] = cell["level"]
 
 
 def _join_facts(mine: dict, found: dict) -> None:

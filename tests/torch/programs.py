@@ -382,6 +382,15 @@ def cast_in_place(twin, out):
     train(model, out, before=before, half=BF16, scaler=scaler)
 
 
+def zero_grad_forgotten(twin, out):
+    """Gradients of all steps are added up; the rate is small enough to learn all the same."""
+    model = net()
+    optimizer = sgd(model, lr=1e-3, momentum=0)
+    if not twin:
+        optimizer.zero_grad = lambda: None
+    train(model, out, optimizer=optimizer, half=BF16)
+
+
 # The first cause of the record without `twin`.
 PROGRAMS = {
     silent_skips: "silent_skips",
@@ -400,4 +409,5 @@ PROGRAMS = {
     masked_rows_by_hand: "masked_rows_nan",
     fused_first_skip: "fused_first_skip",
     cast_in_place: "cast_in_place",
+    zero_grad_forgotten: "gradients_not_cleared",
 }

@@ -52,6 +52,37 @@ class Causes(unittest.TestCase):
                 _, cell = self.record(program, True)
                 self.assertEqual([v["id"] for v in cell["verdicts"]], ["healthy"], cell)
 
+    def test_gradients_that_the_loop_puts_there_itself_are_no_sum(self):
+        """Those of master weights are copied."""
+
+        def masters(model, optimizer, number):
+            for parameter, master in zip(model.parameters(), optimizer.param_groups[0]["params"]):
+                if master.grad is None or number % 2:
+                    master.grad = parameter.grad.float()
+                else:
+                    master.grad.copy_(parameter.grad)
+                parameter.grad = None
+
+        model = programs.net(dtype=torch.bfloat16)
+        copies = [torch.nn.Parameter(parameter.detach().float()) for parameter in model.parameters()]
+        model.masters = torch.nn.ParameterList(copies)
+        optimizer = torch.optim.SGD(copies, lr=0.05)
+        probe = programs.ampprobe.attach(model, optimizer, out=self.path, every=1)
+        for number in range(40):
+            inputs, labels = programs.samples(number)
+            loss = torch.nn.functional.cross_entropy(model[:3](inputs.bfloat16()).float(), labels)
+            loss.backward()
+            masters(model[:3], optimizer, number)
+            optimizer.step()
+            with torch.no_grad():
+                for parameter, master in zip(model[:3].parameters(), copies):
+                    parameter.copy_(master)
+        probe.close()
+        self.assertIsNone(probe.reason)
+        with open(self.path, encoding="utf-8") as file:
+            facts = json.load(file)["probe"].get("facts", [])
+        self.assertNotIn("gradients_not_cleared", [fact["name"] for fact in facts])
+
 
 if __name__ == "__main__":
     unittest.main()

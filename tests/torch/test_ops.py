@@ -70,6 +70,49 @@ DATA = """
         optimizer.step()
 """
 
+HIDDEN = """
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 64)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    centres = torch.randn(4, 8)
+    for step in range(60):
+        y = torch.randint(0, 4, (32,))
+        z = (200 * model(centres[y] + 0.1 * torch.randn(32, 8))).half()
+        z = z / z.pow(2).sum(-1, keepdim=True).sqrt()
+        loss = torch.nn.functional.cross_entropy(5 * z[:, :4].float(), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+BEHIND_A_MASK = """
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(12):
+        z = model(torch.randn(8, 3))
+        squares = (z[:, None] - z[None]).pow(2).sum(-1)
+        distances = torch.where(squares > 0, squares.sqrt(), 0.0)
+        loss = (distances - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+BY_HAND = """
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(8):
+        loss = (model(torch.randn(8, 4)).bfloat16() + 1).float().square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
 
 def looked_at(steps, scale=1.0):
     """What a Looker finds in one call of `steps`, which gives the loss."""
@@ -152,6 +195,39 @@ class Operations(unittest.TestCase):
         self.assertEqual(mean["inputs"], [event["op"]])
         self.assertEqual(mean["traits"], ["sum"])
         self.assertTrue(any("root" in row["traits"] for row in ops.values()))
+
+    def test_an_infinity_that_a_division_hides_is_named(self):
+        def steps(width=4, metric=False):
+            x = torch.full((2, width), 200.0, requires_grad=True)
+            z = x.half()
+            norm = z.pow(2).sum(-1, keepdim=True).sqrt()
+            unit = (z / norm).detach() if metric else z / norm
+            return (x if metric else unit.float()).sum(), [x]
+
+        event = looked_at(steps)
+        self.assertEqual((event["type"], event["cause"]["id"]), ("sum", "range_overflow"))
+        self.assertIn("sqrt", [row["type"] for row in event["graph"]])
+        self.assertIsNone(looked_at(lambda: steps(width=1)))  # 40,000 is a number of fp16
+        self.assertIsNone(looked_at(lambda: steps(metric=True)))  # the loss is not made from it
+
+    def test_an_infinity_whose_limit_is_meant_is_no_origin(self):
+        def steps():
+            x = torch.full((4,), -12.0, requires_grad=True)
+            return (x.half() * 1e4).tanh().float().sum(), [x]
+
+        self.assertIsNone(looked_at(steps))
+
+    def test_rows_of_nothing_but_a_mask_are_counted_where_it_overflowed(self):
+        def steps(last, times=1.0):
+            x = torch.randn(2, 3, requires_grad=True)
+            keep = torch.tensor([[1.0, 0.0, 0.0], [last, 0.0, 0.0]])
+            bias = ((1 - keep) * torch.tensor(-1e9)).half() * times
+            return (x.half() + bias).float().softmax(-1).square().sum(), [x]
+
+        self.assertEqual(looked_at(lambda: steps(0.0))["hidden"], 1)
+        self.assertIsNone(looked_at(lambda: steps(1.0)))  # the softmax is finite
+        event = looked_at(lambda: steps(1.0, times=torch.zeros(1)))  # 0 times infinity
+        self.assertEqual(event["hidden"], 0)
 
     def test_formats_of_one_byte_are_read(self):
         def steps():
@@ -243,6 +319,34 @@ class Passes(unittest.TestCase):
         run = self.run_script(DATA, "--thorough")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(self.verdict()["id"], "data_normalization_division_by_zero")
+
+    def test_thorough_names_what_a_division_hides(self):
+        run = self.run_script(HIDDEN, "--thorough")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        verdict = self.verdict()
+        self.assertEqual((verdict["id"], verdict["layer"]), ("norm_statistics_in_half", "train.py:10"))
+
+    def test_thorough_tells_a_count_of_0_from_a_spread_of_0(self):
+        by_count = DATA.replace("(x - x.mean(0)) / x.std(0)", "x * (x - 1).sum(0).pow(-0.5)")
+        self.run_script(by_count, "--thorough")
+        self.assertEqual(self.verdict()["id"], "math_singularity")
+
+    def test_thorough_names_a_formula_that_spoils_weights_behind_a_mask(self):
+        run = self.run_script(BEHIND_A_MASK, "--thorough")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        verdict = self.verdict()
+        self.assertEqual((verdict["id"], verdict["layer"]), ("math_singularity", "train.py:9"))
+
+    def test_a_script_that_casts_by_hand_is_no_o0(self):
+        run = self.run_script(BY_HAND, "--thorough")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        document = self.record()
+        cell = document["cells"][0]
+        self.assertEqual((cell["level"], cell["half_format"]), ("mixed", "bf16"))
+        self.assertEqual(cell["id"].split("/")[1:4], ["mixed", "1", "bf16"])
+        self.assertEqual(document["config"]["levels"], ["mixed"])
+        self.run_script(BY_HAND.replace(".bfloat16()", ""), "--thorough")
+        self.assertEqual(self.record()["cells"][0]["level"], "O0")
 
     def test_thorough_has_the_status_of_the_first_run(self):
         run = self.run_script("import sys; sys.exit(3)", "--thorough")

@@ -53,9 +53,21 @@ static bool is_additive_mask(const ab_graph *graph, const cJSON *op, ab_traits t
            !ab_graph_reads(graph, op, 5, is_any_product) && ab_graph_is_read_by(graph, op, 3, is_softmax_op);
 }
 
+static bool is_quotient(ab_traits t) { return t & AB_TRAIT_quotient; }
+static bool is_inverse_root(ab_traits t) { return is_root(t) && is_quotient(t); }
+
+/* A norm divides by the root of its squares. A root that nothing is divided by is the end of a formula: a
+ * root mean square error. */
+static bool is_divided_by(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    if (graph->by_position) return ab_graph_is_read_by(graph, op, 5, is_root);
+    return ab_graph_is_read_by(graph, op, 5, is_inverse_root) ||
+           ((is_root(t) || ab_graph_is_read_by(graph, op, 5, is_root)) &&
+            ab_graph_is_read_by(graph, op, 8, is_quotient));
+}
+
 static bool is_norm(const ab_graph *graph, const cJSON *op, ab_traits t) {
     if (t & AB_TRAIT_normalization) return true;
-    if (is_moment(t) && ab_graph_is_read_by(graph, op, 5, is_root)) return true;
+    if (is_moment(t) && is_divided_by(graph, op, t)) return true;
     if (is_root(t)) return ab_graph_reads(graph, op, 4, is_moment); /* squares that underflowed to 0 */
     return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 3, is_root) &&
            ab_graph_reads(graph, op, 6, is_moment); /* the root of such squares */
@@ -70,13 +82,17 @@ static bool is_exp_log(const ab_graph *graph, const cJSON *op, ab_traits t, bool
            (zero && ab_graph_reads_through(graph, op, 4, is_exponential));
 }
 
-/* A sum; a square that a sum reads; or what a constant or another term makes of a sum that was near the limit
- * by itself. Where the sum was small, the constant is what passes it. */
+/* A sum; or what a constant or another term makes of a sum that was near the limit by itself. Where the sum
+ * was small, the constant is what passes it. A square that a sum reads, in a network of ampbench's own, where
+ * both are kept wide together; in a loop it is named for what it is: it has left the range before anything is
+ * added up. */
 static bool is_reduction(const ab_case *c, const ab_graph *graph, const cJSON *op, ab_traits t,
                          double read_largest) {
     const bool after = t & (AB_TRAIT_scaling | AB_TRAIT_arithmetic) &&
                        read_largest >= ab_near_overflow(&c->facts) && ab_graph_reads(graph, op, 1, is_sum);
-    return is_sum(t) || after || (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
+    const bool before =
+        !ab_is_loop(&c->facts) && t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum);
+    return is_sum(t) || after || before;
 }
 
 /* It ran before the first step: it prepared data or a table, and is no layer of the net. */
@@ -89,6 +105,13 @@ static bool is_preparation(const ab_case *c, const ab_first_nonfinite *first) {
  * are other inputs. */
 static bool is_formula(const ab_first_nonfinite *first) { return strcmp(first->cause, "mathematics") == 0; }
 
+/* A softmax has read rows that are nothing but the -inf which this op made. Else a mask's infinities became
+ * NaN otherwise: 0 times them, or their sum with others. */
+static bool hides_rows(const ab_case *c, const ab_first_nonfinite *first) {
+    const ab_stated hidden = ab_stated_of(&c->facts, "hidden_rows");
+    return hidden.known && strcmp(hidden.place, first->op) == 0;
+}
+
 static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *first) {
     const ab_graph graph = graph_of(c);
     const cJSON *op = ab_graph_op(&graph, first->op);
@@ -97,7 +120,8 @@ static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *firs
         return AB_OVERFLOW_WEIGHT;
     const bool layer = !is_preparation(c, first);
     if (layer && is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;
-    if (layer && is_additive_mask(&graph, op, t)) return AB_OVERFLOW_MASK;
+    if (layer && is_additive_mask(&graph, op, t))
+        return hides_rows(c, first) ? AB_OVERFLOW_MASK : AB_OVERFLOW_ATTENTION;
     if (layer && is_norm(&graph, op, t)) return AB_OVERFLOW_NORM;
     if (is_exp_log(&graph, op, t, is_formula(first))) return AB_OVERFLOW_EXP_LOG;
     if (is_formula(first)) return AB_OVERFLOW_FORMULA;

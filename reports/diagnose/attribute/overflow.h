@@ -9,12 +9,12 @@ AB_BEGIN_DECLS
 /* The kind of op that overflowed in the forward pass of a cell whose O0 trains correctly. */
 typedef enum ab_overflow_kind {
     AB_OVERFLOW_NONE,
-    AB_OVERFLOW_ATTENTION, /* a product that a softmax reads, or attention itself */
-    AB_OVERFLOW_NORM,      /* a norm, or the squares and means that a root reads */
+    AB_OVERFLOW_ATTENTION, /* a product that a softmax reads, a mask added to it, or attention itself */
+    AB_OVERFLOW_NORM,      /* a norm, or the squares and means whose root divides */
     AB_OVERFLOW_EXP_LOG,
     AB_OVERFLOW_REDUCTION,
     AB_OVERFLOW_WEIGHT,
-    AB_OVERFLOW_MASK,      /* an additive mask whose -inf a softmax reads: no product of weights */
+    AB_OVERFLOW_MASK,      /* an additive mask, no product of weights, that left a softmax rows of -inf */
     AB_OVERFLOW_FORMULA,   /* no overflow: the formula has no value at its rounded input */
     AB_OVERFLOW_ACTIVATION /* any other */
 } ab_overflow_kind;

@@ -1,6 +1,7 @@
 /* Reading of probe.facts and probe.groups. */
 #include "reports/diagnose/facts/loop.h"
 
+#include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 
@@ -106,4 +107,21 @@ const cJSON *ab_loop_overflow(const ab_facts *facts, int *index) {
         *index = place;
     }
     return first;
+}
+
+bool ab_loop_made_before(const ab_facts *facts, const ab_first_nonfinite *first) {
+    const ab_stated made = ab_stated_of(facts, "made_before_training");
+    return made.known && strcmp(made.place, first->op) == 0;
+}
+
+/* Squares and their sums, roots of such sums, extremes. A sum alone is none: it counts. */
+static bool is_spread(ab_traits t) {
+    return t & (AB_TRAIT_square | AB_TRAIT_extreme) ||
+           (t & AB_TRAIT_sum && t & (AB_TRAIT_root | AB_TRAIT_square));
+}
+
+bool ab_loop_divided_by_spread(const ab_facts *facts, const ab_first_nonfinite *first) {
+    const ab_graph graph = ab_graph_of(facts->document, ab_json_at(facts->cell, "implementations"));
+    return ab_loop_made_before(facts, first) && ab_first_traits(facts, first) & AB_TRAIT_quotient &&
+           ab_graph_reads(&graph, ab_graph_op(&graph, first->op), 4, is_spread);
 }

@@ -4,6 +4,7 @@
 #define AB_REPORTS_DIAGNOSE_FACTS_LOOP_H
 
 #include "reports/diagnose/facts/facts.h"
+#include "reports/diagnose/facts/first_nonfinite.h"
 
 AB_BEGIN_DECLS
 
@@ -44,6 +45,12 @@ const cJSON *ab_loop_silent_relu(const ab_facts *facts, int *place);
 /* O0's loss rose: for five steps it was further above the first than it ends below that, several times
  * (loop_rise), and further than the last losses scatter (loop_scatter). */
 bool ab_loop_rises(const ab_facts *facts);
+
+/* What made the first non-finite value of the run ran before the first step. */
+bool ab_loop_made_before(const ab_facts *facts, const ab_first_nonfinite *first);
+
+/* It did, and it divided by a spread or a norm of the data: squares, a standard deviation, a range. */
+bool ab_loop_divided_by_spread(const ab_facts *facts, const ab_first_nonfinite *first);
 
 /* The parameter that overflowed first (probe.overflowed), and in how many steps; NULL: none did. */
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index);

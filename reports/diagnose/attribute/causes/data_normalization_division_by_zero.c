@@ -6,15 +6,13 @@
 #include "reports/record/text.h"
 
 #include <math.h>
-#include <string.h>
 
-/* In a probe's record: a division before the training began made what the loss is not finite from. */
+/* In a probe's record: a division by a spread before the training began made what the loss is not finite
+ * from. */
 static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
     const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
     const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
-    if (!made.known || strcmp(made.place, first.op) != 0 ||
-        !(ab_first_traits(&c->facts, &first) & AB_TRAIT_quotient))
-        return false;
+    if (!ab_loop_divided_by_spread(&c->facts, &first)) return false;
     verdict->proof = AB_PROOF_SHOWN;
     verdict->own = true;
     verdict->since = 0;

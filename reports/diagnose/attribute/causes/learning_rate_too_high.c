@@ -156,6 +156,14 @@ static bool small_steps(const ab_case *c, const ab_verdict *verdict) {
     return ab_is_loop(&c->facts) && ab_loop_step_size(&c->facts) <= c->facts.limits->loop_step;
 }
 
+/* Of a loop: its steps are along the sum of all gradients, and that sum grows at any rate. */
+static bool sums(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_stated_of(&c->facts, "gradients_not_cleared").last > c->facts.limits->skipping_share;
+}
+
+static const ab_refutation refuted_sums = {"gradients are added to those of all steps before", sums};
+
 static const ab_refutation refuted_small_steps = {
     "a step is less than a tenth of the weights that it changes", small_steps};
 
@@ -171,7 +179,7 @@ const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .text = "training diverges, or is unstable, in fp32 too: the steps are too large",
     .needs = {&ab_need_o0, &ab_need_ledger},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&refuted_start, &refuted_no_value, &refuted_small_steps},
+    .refuted_by = {&refuted_start, &refuted_no_value, &refuted_small_steps, &refuted_sums},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

@@ -33,8 +33,42 @@ static bool judge_half(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* The event of a cause in the record of O0; NULL: none. */
+static const cJSON *event_of(const ab_case *c, const char *cause, int *place) {
+    const cJSON *event;
+    *place = -1;
+    cJSON_ArrayForEach(event, ab_json_at(c->facts.baseline, "probes.origin.events")) {
+        ++*place;
+        if (strcmp(ab_json_text(event, "cause.id", ""), cause) == 0) return event;
+    }
+    return NULL;
+}
+
+/* It made a gradient NaN, and with it the weights that a later step reads. Nothing of it is in the losses:
+ * they were made of a branch that was not taken, and a mask hides what the weights became. */
+static bool spoils_weights(const ab_case *c, ab_verdict *verdict) {
+    int made, read;
+    const cJSON *formula = event_of(c, "mathematics", &made), *weights = event_of(c, "bad_weights", &read);
+    if (!ab_is_loop(&c->facts) || !formula || !weights || read < made) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->since = (int)ab_json_number(formula, "step", 0);
+    verdict->own = true;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(formula, "op", ""));
+    ab_verdict_add_evidence(verdict,
+                            "%s has no finite value or derivative at its input: step %d, %s pass; in double "
+                            "neither",
+                            ab_text_brief(verdict->layer, 60), verdict->since,
+                            ab_json_text(formula, "pass", "")[0] == 'b' ? "backward" : "forward");
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/origin/events/%d", made);
+    ab_verdict_add_evidence(verdict, "the weights of %s are not finite from step %.0f on",
+                            ab_text_brief(ab_json_text(weights, "op", ""), 60),
+                            ab_json_number(weights, "step", 0));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/origin/events/%d", read);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (judge_half(c, verdict)) return true;
+    if (judge_half(c, verdict) || spoils_weights(c, verdict)) return true;
     if (!c->facts.baseline || c->facts.baseline_loss.nonfinite == 0) return false;
     const origin o = origin_of(c);
     if (!o.proved && !o.singular) return false;
@@ -58,12 +92,17 @@ static bool diverged(const ab_case *c, const ab_verdict *verdict) {
 static const ab_refutation refuted_diverged = {"O0's losses had risen to several times the first before",
                                                diverged};
 
-/* Data that were prepared before the training have causes of their own, if they are not finite in fp32 too.
+/* Data that were prepared before the training have causes of their own, if they are not finite in fp32 too;
+ * but what was divided by a number that is no spread of data is a formula: the degree of a node without
+ * neighbours.
  */
 static bool in_data(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
     if (c->facts.baseline && c->facts.baseline_loss.nonfinite == 0) return false;
-    const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
-    return made.known && strcmp(made.place, verdict->layer) == 0;
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    return ab_loop_made_before(&c->facts, &first) &&
+           (ab_loop_divided_by_spread(&c->facts, &first) ||
+            !(ab_first_traits(&c->facts, &first) & AB_TRAIT_quotient));
 }
 
 static bool is_mask(const ab_case *c, const ab_verdict *verdict) {
@@ -91,5 +130,6 @@ const ab_verdict_rule ab_verdict_rule_math_singularity = {
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
     .refuted_by = {&ab_refuted_bad_start, &refuted_diverged, &refuted_in_data, &refuted_is_mask},
     .judge = judge,
+    .shows = spoils_weights,
     .remedy = remedy,
 };

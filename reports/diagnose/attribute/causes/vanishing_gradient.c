@@ -130,6 +130,18 @@ static front front_of(const cJSON *cell) {
     return f;
 }
 
+/* The gradient of the first layer's output is not 0: it has arrived, and the layer made nothing of it (inputs
+ * of 0, rows of a table that nothing reads), or it is one of rows that the layer leaves out. */
+static bool arrives(const cJSON *cell, const char *layer) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "kind", ""), "activation_gradient") == 0 &&
+            strcmp(ab_json_text(tensor, "layer", ""), layer) == 0)
+            return ab_json_number(tensor, "nonzero", 0) > 0;
+    }
+    return false;
+}
+
 /* The first layer's gradient is 0 at every probed step; or a thousandth of the largest, and the loss has not
  * fallen since the first quarter of the run. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
@@ -139,6 +151,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
                none = several && ab_json_number(f.first, "zero", 0) == ab_json_number(f.first, "count", 0),
                few = several && f.own < c->facts.limits->few_gradients * f.most && ab_loop_stalls(&c->facts);
     if (!none && !few) return false;
+    if (none && arrives(c->facts.baseline, ab_json_text(f.first, "layer", ""))) return false;
     verdict->proof = none ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(f.first, "layer", ""));

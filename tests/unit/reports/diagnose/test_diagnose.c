@@ -560,13 +560,20 @@ static void a_mask_that_overflows_hides_every_key_of_a_row(void **state) {
     record r = sound;
     r.cell_bad = 8;
     r.cell = READ("times", "1", "range_overflow");
-    r.config =
-        OPS(NAMED("bits", "\"arithmetic\"", "") ", " NAMED("times", "\"scaling\"", "\"bits\"") ", " NAMED(
-                "qk", "\"product\", \"activation_product\"",
-                "") ", " NAMED("add", "\"arithmetic\"",
-                               "\"qk\", \"times\"") ", " NAMED("softmax", "\"softmax\"", "\"add\""),
-            "");
+#define ADDED_MASK                                                                                           \
+    NAMED("bits", "\"arithmetic\"", "")                                                                      \
+    ", " NAMED("times", "\"scaling\"", "\"bits\"") ", " NAMED(                                               \
+        "qk", "\"product\", \"activation_product\"",                                                         \
+        "") ", " NAMED("add", "\"arithmetic\"", "\"qk\", \"times\"") ", " NAMED("softmax", "\"softmax\"",    \
+                                                                                "\"add\"")
+#define HIDDEN(place)                                                                                        \
+    ", \"probe\": {\"facts\": [{\"name\": \"hidden_rows\", \"place\": \"" place "\", \"largest\": 3}]}"
+    r.config = OPS(ADDED_MASK, HIDDEN("times"));
     expect(&r, "masked_rows_nan", "times");
+    r.config = OPS(ADDED_MASK, ""); /* its infinities became NaN in another way */
+    expect(&r, "attention_logit_overflow", "times");
+    r.config = OPS(ADDED_MASK, HIDDEN("another"));
+    expect(&r, "attention_logit_overflow", "times");
     r.config = OPS(NAMED("qk", "\"product\", \"activation_product\"", "") ", " NAMED(
                        "times", "\"scaling\"", "\"qk\"") ", " NAMED("softmax", "\"softmax\"", "\"times\""),
                    "");
@@ -610,11 +617,14 @@ static void what_prepared_the_data_is_no_norm_of_the_network(void **state) {
 #define STATISTICS                                                                                           \
     NAMED("sum", "\"sum\"", "")                                                                              \
     ", " NAMED("sub", "\"arithmetic\"", "\"sum\"") ", " NAMED("std", "\"root\"", "\"sub\"")
-    r.config = OPS(STATISTICS, "");
+#define DIVIDED STATISTICS ", " NAMED("div", "\"quotient\"", "\"std\"")
+    r.config = OPS(DIVIDED, "");
     expect(&r, "norm_statistics_in_half", "sum");
+    r.config = OPS(STATISTICS, ""); /* a root mean square error: nothing is divided by it */
+    expect(&r, "reduction_overflow", "sum");
     r.config =
-        OPS(STATISTICS, ", \"probe\": {\"facts\": [{\"name\": \"made_before_training\", \"place\": \"sum\", "
-                        "\"largest\": 1}]}");
+        OPS(DIVIDED, ", \"probe\": {\"facts\": [{\"name\": \"made_before_training\", \"place\": \"sum\", "
+                     "\"largest\": 1}]}");
     expect(&r, "reduction_overflow", "sum");
 }
 

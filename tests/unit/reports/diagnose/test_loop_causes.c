@@ -549,6 +549,21 @@ static void masked_rows_nan(void **state) {
     expect_healthy(other);
 }
 
+static void gradients_not_cleared(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true, .fact = "gradients_not_cleared", .value = 1};
+    expect(l, "gradients_not_cleared", NULL);
+    loop other = l;
+    other.value = 0.05; /* seldom, as before an epoch begins */
+    expect_healthy(other);
+    other = l; /* the sum of all gradients makes large steps at any rate */
+    other.update = 0.5;
+    other.peak = 300;
+    other.factor = 1;
+    expect(other, "gradients_not_cleared", NULL);
+    assert_int_equal(diagnosis.verdicts, 1);
+}
+
 static void fused_first_skip(void **state) {
     (void)state;
     static const char fused[] =
@@ -617,6 +632,7 @@ int main(void) {
         cmocka_unit_test(what_rounding_loses),
         cmocka_unit_test(logits_in_half),
         cmocka_unit_test(masked_rows_nan),
+        cmocka_unit_test(gradients_not_cleared),
         cmocka_unit_test(fused_first_skip),
         cmocka_unit_test(cast_in_place),
         cmocka_unit_test(nan_hidden_by_log),

@@ -10,9 +10,11 @@
  * would be finite. */
 static bool mask_overflows(const ab_case *c, ab_verdict *verdict) {
     if (!c->nonfinite || !ab_judge_overflow(c, AB_OVERFLOW_MASK, verdict)) return false;
-    ab_verdict_add_evidence(verdict,
-                            "a softmax reads it and it reads no product of weights: it is a mask, whose "
-                            "rows are NaN only where every key is hidden");
+    ab_verdict_add_evidence(
+        verdict,
+        "it reads no product of weights, so it is a mask, and a softmax has read %.0f rows "
+        "of nothing but its -inf",
+        ab_stated_of(&c->facts, "hidden_rows").largest);
     return true;
 }
 

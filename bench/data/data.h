@@ -138,8 +138,8 @@ AB_MUST_CHECK ab_status ab_data_order_create(ab_data_order *order, int64_t count
 void ab_data_order_destroy(ab_data_order *order);
 void ab_data_order_at(ab_data_order *order, int64_t step, int64_t *index);
 
-/* Writes n samples and their targets, shaped and typed by data->shape: fp32 numbers or int32 ids. `mode`
- * applies to images. */
+/* Writes n samples (NULL: none) and their targets, shaped and typed by data->shape: fp32 numbers or int32
+ * ids. `mode` applies to images. */
 void ab_data_fill(const ab_data *data, ab_split split, ab_normalize mode, const int64_t *index, int64_t n,
                   void *samples, void *targets);
 

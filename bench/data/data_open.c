@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/data.h"
 
+#include "bench/data/greys.h"
 #include "bench/data/idx.h"
 #include "kernels/core/rng.h"
 #include "kernels/core/text.h"
@@ -162,31 +163,12 @@ static ab_status fit(ab_data *data) {
     return AB_OK;
 }
 
-typedef struct grey_sums {
-    uint64_t sum, squares; /* exact */
-} grey_sums;
-
-/* Sums in parts that fit 32 bits, so that compilers vectorise. */
-static grey_sums sum_greys(const uint8_t *pixel, int64_t n) {
-    enum { PART = 4096 }; /* 4096 * 255^2 < 2^32 */
-    grey_sums total = {0, 0};
-    for (int64_t i = 0; i < n; i += PART) {
-        const int64_t end = n - i < PART ? n : i + PART;
-        uint32_t sum = 0, squares = 0;
-        for (int64_t j = i; j < end; j++) sum += pixel[j];
-        for (int64_t j = i; j < end; j++) squares += (uint32_t)pixel[j] * pixel[j];
-        total.sum += sum;
-        total.squares += squares;
-    }
-    return total;
-}
-
 /* Mean and standard deviation of all pixels of the training split, padding (0) included. */
 static ab_status measure(ab_data *data) {
     const ab_images *images = &data->split[AB_SPLIT_TRAIN];
     const double count = (double)(images->count * data->height * data->width * data->channels);
-    const grey_sums sums =
-        sum_greys(images->pixel, images->count * data->stored_height * data->stored_width * data->channels);
+    const ab_grey_sums sums = ab_grey_sums_of(images->pixel, images->count * data->stored_height *
+                                                                 data->stored_width * data->channels);
     const double mean = (double)sums.sum / count;
     data->mean = mean / 255.0;
     data->std = sqrt((double)sums.squares / count - mean * mean) / 255.0;

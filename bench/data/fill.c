@@ -30,7 +30,10 @@ static void make_values(const ab_data *data, ab_normalize mode, pixel_values *va
 
 /* n values, from the first channel on. */
 static float *fill_border(float *out, const pixel_values *value, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = value->border[i % value->channels];
+    if (value->channels == 1)
+        for (int64_t i = 0; i < n; i++) out[i] = value->border[0];
+    else
+        for (int64_t i = 0; i < n; i++) out[i] = value->border[i % value->channels];
     return out + n;
 }
 
@@ -106,9 +109,9 @@ static void fill_targets(const ab_data *data, const ab_images *source, const int
 void ab_data_fill(const ab_data *data, ab_split split, ab_normalize mode, const int64_t *index, int64_t n,
                   void *samples, void *targets) {
     const ab_images *source = &data->split[split];
-    if (data->stored_height)
+    if (samples && data->stored_height)
         fill_images(data, source, mode, index, n, samples);
-    else
+    else if (samples)
         copy_words(source->pixel, ab_shape_count(&data->shape.x), index, n, samples);
     fill_targets(data, source, index, n, targets);
 }

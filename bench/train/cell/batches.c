@@ -55,6 +55,13 @@ ab_status ab_batches_write(ab_batches *b, ab_split split, int64_t step, void *sa
     return ab_always_on_batch(b->stats, &data->shape, step, b->index, samples, targets, n, each);
 }
 
+ab_status ab_batches_load_targets(ab_batches *b) {
+    if (b->faults & AB_FAULTS_OF_DATA) return ab_batches_load(b, AB_SPLIT_TRAIN, -1);
+    ab_data_fill(b->data, AB_SPLIT_TRAIN, b->normalize, b->index, b->memory->plan->batch, NULL, b->targets);
+    if (b->memory->backend->host_memory) return AB_OK;
+    return ab_tensor_upload(&b->memory->tensor[b->memory->plan->targets], b->targets);
+}
+
 ab_status ab_batches_load(ab_batches *b, ab_split split, int64_t step) {
     const ab_plan *plan = b->memory->plan;
     AB_TRY(ab_batches_write(b, split, step, b->samples, b->targets));

@@ -45,6 +45,10 @@ AB_MUST_CHECK ab_status ab_batches_write(ab_batches *batches, ab_split split, in
 /* The same into the input tensors, on the host or the device. */
 AB_MUST_CHECK ab_status ab_batches_load(ab_batches *batches, ab_split split, int64_t step);
 
+/* The chosen training samples' targets as ab_batches_load writes them without a step; the input tensor is not
+ * valid afterwards. */
+AB_MUST_CHECK ab_status ab_batches_load_targets(ab_batches *batches);
+
 AB_END_DECLS
 
 #endif

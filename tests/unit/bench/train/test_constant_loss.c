@@ -154,6 +154,29 @@ static void the_constant_of_a_pointwise_loss_is_the_mean_or_its_logit(void **sta
     assert_true(fabs(bce.loss - entropy / CLASSES) < 1e-5 * entropy);
 }
 
+/* The targets are the inputs, so that the samples of every batch are needed. */
+static void the_constant_of_inputs_is_their_mean(void **state) {
+    (void)state;
+    enum { PIXELS = 28 * 28, SAMPLES = BATCH * BATCHES };
+    static double sum[PIXELS], squares[PIXELS];
+    float pixel[PIXELS];
+    int32_t label;
+    double variance = 0;
+    const ab_always_on_constant found =
+        constant_of("", "{\"name\": \"flat\", \"op\": \"flatten\"}, "
+                        "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 784}, "
+                        "{\"name\": \"l\", \"op\": \"mse\", \"in\": [\"fc\", \"flat\"]}");
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        ab_data_fill(images, AB_SPLIT_TRAIN, AB_NORMALIZE_STANDARD, &i, 1, pixel, &label);
+        for (int k = 0; k < PIXELS; k++) sum[k] += (double)pixel[k];
+        for (int k = 0; k < PIXELS; k++) squares[k] += (double)pixel[k] * (double)pixel[k];
+    }
+    for (int k = 0; k < PIXELS; k++) variance += (squares[k] - sum[k] * sum[k] / SAMPLES) / SAMPLES / PIXELS;
+    assert_int_equal(found.batches, BATCHES);
+    assert_true(variance > 0.1);
+    assert_true(fabs(found.loss - variance) < 1e-4 * variance);
+}
+
 static void a_loss_of_weights_or_written_by_hand_has_no_best_constant(void **state) {
     (void)state;
     const ab_always_on_constant penalty =
@@ -256,6 +279,7 @@ int main(void) {
         cmocka_unit_test(the_test_loss_is_the_networks_loss_with_class_weights),
         cmocka_unit_test(the_constant_of_a_cross_entropy_loses_the_entropy_of_the_classes),
         cmocka_unit_test(the_constant_of_a_pointwise_loss_is_the_mean_or_its_logit),
+        cmocka_unit_test(the_constant_of_inputs_is_their_mean),
         cmocka_unit_test(a_loss_of_weights_or_written_by_hand_has_no_best_constant),
         cmocka_unit_test(only_predictions_that_know_their_targets_lose_more_with_those_of_others),
         cmocka_unit_test(a_loss_written_by_hand_is_shuffled_like_the_op),

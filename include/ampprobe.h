@@ -142,7 +142,8 @@ AMPPROBE_API const char *ampprobe_error(void);
  *   "clip_norm"         the limit of the gradients' norm, if they are clipped
  *   "framework", "framework_version", "language"   texts
  *   "groups"            array, one object a group: {"optimizer": "sgd"|"adam"|"adamw"|..., "lr", "momentum",
- *                       "dampening", "nesterov", "beta1", "beta2", "eps", "weight_decay", "fused"}
+ *                       "dampening", "nesterov", "beta1", "beta2", "eps", "weight_decay", "fused",
+ *                       "since": the group's step at which this optimizer came in place of another}
  *   "about"             an object with anything else, kept as it is (module tree, versions, precision found)
  *
  * `*probe` is owned by the caller: ampprobe_close. It is NULL after a failure. */

@@ -267,7 +267,9 @@ int ampprobe_flush(ampprobe *probe) {
 /* ---- settings and notes ---------------------------------------------------------------------- */
 
 static ab_status set_key(ampprobe *p, const char *key, const char *value) {
+    const double since = p->config.optimizer[0].since;
     AB_TRY(ab_lib_config_set(&p->config, key, value, true));
+    if (p->config.optimizer[0].since > since) ab_lib_governor_stage(p);
     return ab_lib_journal_key(p, key, value);
 }
 

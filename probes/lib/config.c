@@ -120,7 +120,8 @@ static ab_status read_constant(const ab_lib_json *key, const ab_lib_json *value,
                    {"beta1", &o->beta1},
                    {"beta2", &o->beta2},
                    {"eps", &o->eps},
-                   {"weight_decay", &o->weight_decay}};
+                   {"weight_decay", &o->weight_decay},
+                   {"since", &o->since}};
     if (value->kind == 'n') return AB_OK;
     if (ab_lib_json_is(key, "optimizer")) return read_name(value, o);
     for (size_t i = 0; i < AB_COUNT_OF(numbers); i++)

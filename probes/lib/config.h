@@ -21,6 +21,7 @@ enum { AB_LIB_OPTIMIZERS = 16, AB_LIB_OPTIMIZER_NAME = 24 };
 typedef struct ab_lib_optimizer {
     char name[AB_LIB_OPTIMIZER_NAME]; /* "" : not known */
     double lr, momentum, dampening, beta1, beta2, eps, weight_decay;
+    double since; /* step of the group at which this optimizer came */
     bool nesterov, fused;
 } ab_lib_optimizer;
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { FIRST_STEPS = 4, MOST_STRIDE = 64, LATE_LAYERS = 1024 };
+enum { FIRST_STEPS = 4, MOST_STRIDE = 64, LATE_LAYERS = 1024, MOST_STAGES = 4, SHORTEST_STAGE = 16 };
 
 static const double for_gradients = 0.6; /* of the budget */
 /* Of an account, in seconds, and in costs of a step with layers: an idle hour must not pay for an hour of
@@ -17,6 +17,14 @@ void ab_lib_governor_init(ampprobe *p) {
     p->governor =
         (ab_lib_governor){.ns_per_value = first_ns_per_value, .next_layers = LATE_LAYERS, .stride = 1};
     p->planned = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE | AMPPROBE_PLAN_GRADIENTS;
+}
+
+void ab_lib_governor_stage(ampprobe *p) {
+    ab_lib_governor *g = &p->governor;
+    const int64_t step = ab_lib_ended(p);
+    if (g->stages == MOST_STAGES || step < g->stage_from + SHORTEST_STAGE) return;
+    g->stages++;
+    g->stage_from = g->next_gradients = step;
 }
 
 int64_t ab_lib_ended(const ampprobe *p) {
@@ -121,14 +129,14 @@ static bool may_count(const ab_lib_governor *g) {
  * plain step takes. */
 static bool layers_next(const ampprobe *p) {
     const ab_lib_governor *g = &p->governor;
-    const int64_t step = ab_lib_ended(p);
+    const int64_t step = ab_lib_ended(p), own = step - g->stage_from;
     if (p->config.budget == 0) return false;
     if (step <= 1) return true;
     if (g->plain_seconds == 0) return false;
     if (g->skipped_last && g->layer_credit >= 0) return true;
     if (g->layers_last) return false;
     if (g->layer_credit >= layer_seconds(g) || step >= g->next_layers) return true;
-    return step < 16 && ((step + 1) & step) == 0;
+    return own < 16 && ((own + 1) & own) == 0;
 }
 
 /* What is asked for because it is late is late again after as many steps more, whether or not the caller

@@ -17,6 +17,10 @@ AB_BEGIN_DECLS
 /* No account has anything yet; the first step shows everything. */
 void ab_lib_governor_init(ampprobe *p);
 
+/* Another optimizer takes the steps from here on: its first ones are looked at like a run's. Of stages that
+ * are short, or many, no more is looked at than of one. */
+void ab_lib_governor_stage(ampprobe *p);
+
 /* Steps of group 0 that have ended, those that are held for their counts (ending.h) too. */
 int64_t ab_lib_ended(const ampprobe *p);
 

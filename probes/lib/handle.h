@@ -189,6 +189,8 @@ typedef struct ab_lib_governor {
     double fixed_spent;     /* in steps that show nothing, since the last step */
     int64_t next_gradients; /* step at which gradients are counted even if that is not paid for */
     int64_t next_layers;    /* and layers */
+    int64_t stage_from;     /* step at which the optimizer came that takes the steps now */
+    int32_t stages;         /* such optimizers beyond the first */
     int32_t stride;
     bool skipped_last, layers_last; /* the last step was skipped; it showed layers */
 } ab_lib_governor;

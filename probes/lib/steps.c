@@ -239,6 +239,12 @@ void ab_lib_fold_moves(ampprobe *p, int32_t ledger, int32_t group, const ab_lib_
     ab_lib_ledger *l = p->ledger[ledger];
     const int column = column_of(p, AB_LIB_AFTER, group);
     const bool stopped = (double)moves->update.lost >= stopped_share * (double)moves->update.nonzero;
+    if (l->dtype != moves->dtype) { /* stored in another format: what the last one lost is over */
+        l->update = l->decay = (ab_lib_account){0};
+        memset(l->nonzero, 0, sizeof l->nonzero);
+        memset(l->lost, 0, sizeof l->lost);
+        l->stopped_since = -1;
+    }
     add_account(&l->update, &moves->update);
     add_account(&l->decay, &moves->decay);
     l->dtype = moves->dtype;

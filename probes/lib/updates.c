@@ -126,7 +126,8 @@ static ab_status add_moves(ampprobe *p, const ab_lib_moves *moves) {
 static update update_of(const ampprobe *p, int32_t group, const ab_lib_sample *s) {
     const ab_lib_group *g = &p->course->group[group];
     const ab_lib_optimizer *o = &p->config.optimizer[group];
-    const double taken = (double)(g->steps - g->skipped + 1);
+    const double taken =
+        o->since > 0 ? fmax(1, (double)g->steps - o->since + 1) : (double)(g->steps - g->skipped + 1);
     return (update){.optimizer = o,
                     .lr = isnan(g->lr) ? o->lr : g->lr,
                     .correction1 = 1 - pow(o->beta1, taken),

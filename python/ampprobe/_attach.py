@@ -142,6 +142,7 @@ def attach(
     layers: Optional[bool] = None,
     reference_every: int = 100,
     check_ranks: int = 0,
+    _follows_all: bool = False,
 ) -> Any:
     """Starts to record the training of `model` by `optimizer` (each may be a list) into the file `out`.
 
@@ -182,6 +183,7 @@ def attach(
         "layers": layers,
         "reference_every": reference_every,
         "check_ranks": check_ranks,
+        "follows_all": _follows_all,
         "world": _describe.rank_and_world()[1],
     }
     path = _rank_path(os.fspath(out))

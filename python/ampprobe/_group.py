@@ -95,6 +95,7 @@ class Group:
         self.dropped = False  # the gradients of this step were counted, and then thrown away
         self.ever_stepped = False
         self.kept = _kept.Kept()
+        self.since = 0  # the step at which this optimizer came
         self.reset()
 
     def reset(self) -> None:
@@ -111,6 +112,7 @@ class Group:
         self.max_norm: Any = None
         self.total_norm: Any = None
         self.updating = False
+        self.stepping = False  # between the hooks of the optimizer's step
 
     def watch(self) -> None:
         """Puts hooks on the optimizer's step."""
@@ -123,6 +125,32 @@ class Group:
             self._exchange("_optimizer_step_post_hooks", self.after, self.after_hook)
             if self.before is None:
                 self.before = optimizer.register_step_pre_hook(self.before_hook)
+
+    def follow(self, optimizer: Any, before: Any, after: Any) -> None:
+        """Another optimizer steps in this place from now on. Handles of hooks that it has already become this
+        group's: where they are running, none may come or go."""
+        _patches.forget(self)
+        self.unwatch()
+        self.optimizer, self.since, self.parameters = weakref.ref(optimizer), self.step, []
+        self.compiled = self.stepping = False
+        self.kept.forget()
+        _patches.watch(self, optimizer)
+        self.refresh()
+        self.after_hook = self.untraced(self.after_optimizer_step)
+        self.before_hook = self.untraced(self.before_optimizer_step)
+        self.before, self.after = before, after
+        self._exchange("_optimizer_step_pre_hooks", before, self.before_hook)
+        if after is None:
+            self.after = optimizer.register_step_post_hook(self.after_hook)
+        self.watch()
+
+    def leave(self) -> tuple:
+        """The handles of the hooks, for the group that follows this optimizer from now on."""
+        handles = self.before, self.after
+        self.before = self.after = None
+        _patches.forget(self)
+        self.parameters, self.optimizer = [], lambda: None  # type: ignore[assignment,return-value]
+        return handles
 
     def hush(self, after: Callable) -> None:
         """`after` stands for both hooks until the next watch()."""
@@ -181,6 +209,8 @@ class Group:
         known = self.parameters
         if len(found) == len(known) and all(map(_same, found, known)):
             return
+        if known and found:
+            self.probe.name_parameters()
         self.parameters = found
         self.ids = self.probe.describe_parameters(found, self.index)
         self.dtypes = [p.dtype for p in found]
@@ -425,6 +455,7 @@ class Group:
             closure = args[1]
         if closure is not None and not self.inside:
             wrapped = self._watch_closure(closure)
+            self.stepping = True
             if "closure" in kwargs:
                 return args, {**kwargs, "closure": wrapped}
             return (args[0], wrapped, *args[2:]), kwargs
@@ -439,6 +470,7 @@ class Group:
         if not self.counted:
             self._count()
         self._before_update()
+        self.stepping = True
         return None
 
     def _watch_closure(self, closure: Callable) -> Callable:
@@ -465,7 +497,7 @@ class Group:
         """The optimizer's post hook: it was called; a fused one may have skipped all the same."""
         if not self.counted and not self.inside:
             return  # a subclass called super().step(): both run the hooks, the inner one ended the step
-        self.stepped = self.ever_stepped = True
+        self.stepped, self.stepping, self.ever_stepped = True, False, True
         if not self.inside:
             if self.updating:
                 self._after_update()
@@ -571,6 +603,8 @@ class Group:
                 probe.begin_step(plan)
             elif regular and probe.may_be_quiet and not self.compiled:
                 probe.quiet.begin(self)
+        else:
+            probe.others.finished(self)
 
     def _remember(self, plan: int) -> None:
         """A step has been made: what its gradients are, if the next one shows something."""

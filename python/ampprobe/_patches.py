@@ -33,6 +33,19 @@ def group_of(optimizer: Any) -> Any:
     return group_of(inner) if inner is not None and inner is not optimizer else None
 
 
+def _group_for_scaler(optimizer: Any) -> Any:
+    """The same of an optimizer that a scaler is about to unscale or step: one that came later is followed."""
+    group = group_of(optimizer)
+    if group is None and optimizer is not None:
+        for _ in range(8):
+            if not hasattr(getattr(optimizer, "optimizer", None), "param_groups"):
+                break
+            optimizer = optimizer.optimizer
+        for probe in _probes:
+            group = probe.comes(optimizer) or group
+    return group
+
+
 def tracing() -> Callable[[], bool]:
     """The function that torch.compile knows and takes for true while it traces; one Python frame in eager."""
     torch = sys.modules.get("torch")
@@ -65,7 +78,7 @@ def _wrap_unscale(original: Callable) -> Callable:
     @functools.wraps(original)
     def unscale_(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not traced() and _quiet is None:
-            group = group_of(args[0] if args else kwargs.get("optimizer"))
+            group = _group_for_scaler(args[0] if args else kwargs.get("optimizer"))
             if group is not None and not group.inside:  # else the scaler's step has shown them
                 group.before_unscale(self)
         return original(self, *args, **kwargs)
@@ -80,7 +93,7 @@ def _wrap_step(original: Callable) -> Callable:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         if traced() or _quiet is not None:
             return original(self, *args, **kwargs)
-        group = group_of(args[0] if args else kwargs.get("optimizer"))
+        group = _group_for_scaler(args[0] if args else kwargs.get("optimizer"))
         if group is None or not group.before_scaler_step(self):
             return original(self, *args, **kwargs)
         try:
@@ -121,6 +134,19 @@ def _wrap_load(original: Callable) -> Callable:
         return result
 
     return load_state_dict
+
+
+def _wrap_made(original: Callable) -> Callable:
+    """Of an optimizer: it is made, or copied."""
+
+    @functools.wraps(original)
+    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        for probe in _probes:
+            probe.made(self)
+        return result
+
+    return made
 
 
 def _wrap_log(original: Callable) -> Callable:
@@ -283,7 +309,8 @@ def _patch_torch() -> None:
     if torch is None:
         return
     patch_scaler_class(torch.amp.GradScaler)
-    patch_class(torch.optim.Optimizer, {"load_state_dict": _wrap_load})
+    made = {"__init__": _wrap_made, "__setstate__": _wrap_made}
+    patch_class(torch.optim.Optimizer, {"load_state_dict": _wrap_load, **made})
     accelerator = getattr(sys.modules.get("accelerate"), "Accelerator", None)
     if accelerator is not None:
         patch_class(accelerator, {"log": _wrap_log})
@@ -363,6 +390,15 @@ def watch(group: Any, optimizer: Any) -> None:
                 entry[1].optimizer_gone()
 
         _by_optimizer[key] = (weakref.ref(optimizer, gone), group)
+
+
+def forget(group: Any) -> None:
+    """Looks nothing up for this group any more."""
+    with _lock:
+        for key in [key for key, entry in _by_optimizer.items() if entry[1] is group]:
+            del _by_optimizer[key]
+        for key in [key for key, owner in _by_parameter.items() if owner is group]:
+            del _by_parameter[key]
 
 
 def watch_parameters(group: Any, parameters: list) -> None:

@@ -12,7 +12,8 @@ import weakref
 from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _facts, _layers, _layout, _look, _origin, _patches, _replay, _replicas
+from . import _abi, _describe, _facts, _layers, _layout, _look, _origin, _others, _patches, _replay
+from . import _replicas
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value, scale_of
@@ -71,6 +72,7 @@ class Probe:
             )
             for index, optimizer in enumerate(optimizers)
         ]
+        self.others = _others.Others(self, bool(options.get("follows_all")))
         self.may_be_quiet = self.plain_type is not None and [type(g) for g in self.groups] == [Group]
         optimizers = [group.optimizer() for group in self.groups]
         try:
@@ -81,6 +83,7 @@ class Probe:
                 self.saw_scaler(scaler, None)
             self.finder.attached(optimizers)
             self._compare_ranks(models, optimizers)
+            self.others.expect_living()
         except BaseException:  # nothing of a probe that could not be attached stays
             self.off = True
             self._detach(hooks=True)
@@ -112,6 +115,28 @@ class Probe:
             optimizer.register_step_pre_hook(untraced(self.replicas.steps_soon)),
             optimizer.register_step_post_hook(untraced(self.replicas.stepped)),
         ]
+
+    def add_model(self, model: Any) -> None:
+        """A model that the training came to later."""
+        self._models.append(weakref.ref(model))
+
+    def name_parameters(self) -> None:
+        """Parameters may have come: all are named anew."""
+        models = self.living_models()
+        self._names = {**self._names, **_describe.parameter_names(models, ())}
+
+    def made(self, optimizer: Any) -> None:
+        """An optimizer was made."""
+        if not self.off and os.getpid() == self._pid:
+            try:
+                self.others.expect(optimizer)
+            except Exception as error:
+                self.fail(error)
+
+    @guarded
+    def comes(self, optimizer: Any) -> Any:
+        """A scaler is about to unscale or step an optimizer that is not followed; its group from now on."""
+        return self.others.follow(optimizer)
 
     def parameter_name(self, parameter: Any) -> str:
         """The name of a parameter in the record."""
@@ -313,6 +338,8 @@ class Probe:
 
     def _tell_precision(self) -> None:
         models = self.living_models()
+        if not models and self.groups[0].step:
+            return  # what was found while the step saw it holds
         found = _describe.precision(models, self.layers.autocast, self.layers.precision)
         self.record.set("level", found["level"])
         self.record.set("about", {"precision": found, "silent_layers": self.layers.silent()})
@@ -464,6 +491,8 @@ class Probe:
         self.look.stop()
         for group in getattr(self, "groups", ()):
             group.unwatch() if hooks else group.silence()
+        if hooks and hasattr(self, "others"):
+            self.others.leave()
         while hooks and self._replica_hooks:
             self._replica_hooks.pop().remove()
         self.layers.end()

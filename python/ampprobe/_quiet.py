@@ -85,7 +85,8 @@ class Quiet:
     def begin(self, group: Any) -> None:
         """After a step of the usual way of the only group: the next ones are quiet if they can be."""
         probe, optimizer, scaler = self.probe, group.optimizer(), None
-        if group.step < _FIRST_STEPS or group.skipped or probe.runs_again or not probe.micro_batches:
+        known = group.step - group.since >= _FIRST_STEPS
+        if not known or group.skipped or probe.runs_again or not probe.micro_batches:
             return
         if probe.last_scale is not None:
             scaler = group.scaler()
@@ -141,7 +142,8 @@ class Quiet:
     def _prepare(self, group: Any) -> None:
         """The facts of steps like most, for as many as may be handed over together: few at the beginning, and
         none past a step that is due."""
-        room = max(1, min(MOST_STEPS, group.step // 4)) if self.outlives else 1
+        own = group.step - group.since
+        room = max(1, min(MOST_STEPS, own // 4)) if self.outlives else 1
         if self.every:
             room = min(room, self.every - group.step % self.every)
         if self.spoilt:

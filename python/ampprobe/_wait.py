@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import atexit
 import functools
-import gc
 import importlib.util
 import os
 import sys
 import weakref
 from typing import Any, Iterator, Optional
 
-from . import _fp32, _ops, _patches
+from . import _fp32, _ops, _others, _patches
 from ._attach import attach, plain_optimizer
+from ._others import living
 
 
 class Bare:
@@ -38,19 +38,14 @@ def parameters(optimizer: Any) -> list:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _living(kinds: Any) -> list:
-    """Objects of a class or its subclasses. type() is asked, as isinstance runs code of proxies."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
-
-
 def living_optimizers(torch: Any, first: Any = None) -> list:
     """Optimizers that train something, out of their wrappers; `first` before all others."""
     found: list = []
     held: set[int] = set()
-    living = [
-        plain_optimizer(item) for item in _living(torch.optim.Optimizer) if hasattr(item, "param_groups")
+    all_of_them = [
+        plain_optimizer(item) for item in living(torch.optim.Optimizer) if hasattr(item, "param_groups")
     ]
-    for optimizer in [plain_optimizer(first), *living] if first is not None else living:
+    for optimizer in [plain_optimizer(first), *all_of_them] if first is not None else all_of_them:
         own = {id(p) for p in parameters(optimizer) if p.requires_grad}
         if own - held and not any(optimizer is other for other in found):
             found.append(optimizer)
@@ -60,9 +55,14 @@ def living_optimizers(torch: Any, first: Any = None) -> list:
 
 def models_of(optimizers: list, torch: Any) -> list:
     """The outermost modules that hold the optimizers' parameters, the one with most of them first."""
-    wanted = {id(p) for optimizer in optimizers for p in parameters(optimizer)}
+    return outermost_modules([p for optimizer in optimizers for p in parameters(optimizer)], torch)
+
+
+def outermost_modules(held_by_them: list, torch: Any) -> list:
+    """The outermost modules that hold these parameters, the one with most of them first."""
+    wanted = {id(p) for p in held_by_them}
     rows = []
-    for module in _living(torch.nn.Module):
+    for module in living(torch.nn.Module):
         try:
             own = {id(p) for p in module.parameters()} & wanted
         except Exception:  # a module that is not complete yet
@@ -170,6 +170,12 @@ class Waiting:
     def after_update(self, scaler: Any) -> None:
         """GradScaler.update was called: nothing was attached yet."""
 
+    def made(self, optimizer: Any) -> None:
+        """An optimizer was made: those that live at the first step are found then."""
+
+    def comes(self, optimizer: Any) -> None:
+        """A scaler is about to unscale or step an optimizer: nothing was attached yet."""
+
     def _before_step(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
         self._attach(optimizer)
 
@@ -192,7 +198,9 @@ class Waiting:
                 models.append(self.bare)
             self.undo()
             half = self.options.pop("half", None) or self._half(models)
-            self.probe = attach(models, optimizers, scaler=scaler, half=half, **self.options)
+            self.probe = attach(
+                models, optimizers, scaler=scaler, half=half, **self.options, _follows_all=True
+            )
             known = self.scaler_loaded()
             if known is not None:
                 self.probe.loaded(known)
@@ -203,7 +211,16 @@ class Waiting:
         finally:
             if self.probe is not None or self.failed:
                 _patches.unregister(self)
+                self._unhook(optimizer is not None)
         return self.probe is not None
+
+    def _unhook(self, running: bool) -> None:
+        """The hook on all optimizers goes, or, where it is running, does nothing from now on."""
+        if not running:
+            self.handle.remove()
+            return
+        hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks
+        hooks[self.handle.id] = _others.nothing
 
     def _say(self, error: BaseException) -> None:
         self.failed = f"{type(error).__name__}: {error}".split("\n", 1)[0]

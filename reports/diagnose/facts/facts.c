@@ -55,11 +55,12 @@ static double mean_between(const cJSON *losses, int from, int end, double *devia
     return mean;
 }
 
-static void find_spread(const cJSON *losses, ab_loss_facts *facts) {
-    const int half = facts->steps / 2, used = half < AB_SUMMARY_FINAL_LOSSES ? half : AB_SUMMARY_FINAL_LOSSES;
-    facts->begin = mean_between(losses, 0, used, &facts->begin_error);
+static void find_spread(const cJSON *losses, int from, ab_loss_facts *facts) {
+    const int half = (facts->steps - from) / 2, quarter = from + (facts->steps - from) / 4,
+              used = half < AB_SUMMARY_FINAL_LOSSES ? half : AB_SUMMARY_FINAL_LOSSES;
+    facts->begin = mean_between(losses, from, from + used, &facts->begin_error);
     facts->begin_error /= sqrt(fmax(1, used));
-    facts->quarter = mean_between(losses, facts->steps / 4, facts->steps / 4 + used, &facts->quarter_error);
+    facts->quarter = mean_between(losses, quarter, quarter + used, &facts->quarter_error);
     facts->quarter_error /= sqrt(fmax(1, used));
     (void)mean_between(losses, facts->steps - used, facts->steps, &facts->spread);
 }
@@ -68,13 +69,13 @@ enum { ROW = 5 };
 
 /* Highest mean and median of five losses in a row, none of them the first; two spikes do not move the median.
  * NAN: no five are finite. */
-static void find_highest(const cJSON *losses, ab_loss_facts *facts) {
+static void find_highest(const cJSON *losses, int from, ab_loss_facts *facts) {
     double row[ROW], sorted[ROW];
     const cJSON *loss;
     int step = 0, finite = 0;
     cJSON_ArrayForEach(loss, losses) {
         const int here = step++;
-        if (here == 0) continue;
+        if (here <= from) continue;
         finite = cJSON_IsNumber(loss) ? finite + 1 : 0;
         row[here % ROW] = finite > 0 ? loss->valuedouble : 0;
         if (finite < ROW) continue;
@@ -87,8 +88,25 @@ static void find_highest(const cJSON *losses, ab_loss_facts *facts) {
     }
 }
 
-static ab_loss_facts losses_of(const cJSON *cell) {
+enum { MOST_STAGES = 4, SHORTEST_STAGE = 2 * AB_SUMMARY_FINAL_LOSSES };
+
+/* The step from which on a loop's losses are of one kind: the last one at which an optimizer came in place of
+ * another, as the next stage of a training has a loss of its own. An optimizer that is made anew again and
+ * again makes no stages. */
+static int last_stage(const cJSON *document, int steps) {
+    const cJSON *entry;
+    double from = 0, times = 0;
+    cJSON_ArrayForEach(entry, ab_json_at(document, "probe.facts")) {
+        if (strcmp(ab_json_text(entry, "name", ""), "optimizer_replaced") != 0) continue;
+        times += ab_json_number(entry, "times", 0);
+        from = fmax(from, ab_json_number(entry, "last_step", 0));
+    }
+    return times <= MOST_STAGES && steps - from >= SHORTEST_STAGE ? (int)from : 0;
+}
+
+static ab_loss_facts losses_of(const cJSON *document, const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss"), *loss;
+    const int from = last_stage(document, cJSON_GetArraySize(losses));
     ab_loss_facts facts = {.first_nonfinite = -1,
                            .first = (double)NAN,
                            .largest = (double)NAN,
@@ -101,13 +119,13 @@ static ab_loss_facts losses_of(const cJSON *cell) {
             if (facts.first_nonfinite < 0) facts.first_nonfinite = step;
             continue;
         }
-        if (step == 0) facts.first = loss->valuedouble;
+        if (step == from) facts.first = loss->valuedouble;
         facts.largest = fmax(facts.largest, loss->valuedouble);
     }
     facts.steps = ab_steps_of_cell(cell);
     facts.final = losses ? mean_of_last(losses, facts.steps) : (double)NAN;
-    find_highest(losses, &facts);
-    find_spread(losses, &facts);
+    find_highest(losses, from, &facts);
+    find_spread(losses, from, &facts);
     return facts;
 }
 
@@ -212,11 +230,11 @@ ab_status ab_facts_of(const ab_cells *cells, int index, const ab_thresholds *lim
     *facts = (ab_facts){.document = document, .cell = cell, .index = index, .limits = limits};
     AB_TRY(ab_format_find(ab_json_text(cell, "half_format", ""), &facts->half));
     facts->baseline = ab_cells_baseline(cells, cell);
-    facts->loss = losses_of(cell);
+    facts->loss = losses_of(document, cell);
     facts->skip = skips_of(document, cell, facts->loss.steps);
     facts->gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);
     if (!facts->baseline) return AB_OK;
-    facts->baseline_loss = losses_of(facts->baseline);
+    facts->baseline_loss = losses_of(document, facts->baseline);
     facts->skip_cost = ab_facts_cost_of_steps(facts, facts->skip.skipped);
     return AB_OK;
 }

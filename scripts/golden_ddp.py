@@ -5,10 +5,11 @@
                              of TRACES those anew, and keeps the others
 
 Trains a perceptron on 2 and 4 processes: DDP plain and with fp16_compress_hook and bf16_compress_hook,
-FSDP2 (fully_shard) with reduce_dtype; torch's FSDP1 refuses to run without an accelerator. Each trace is made
-twice, the second time with other buckets (or sharded modules) and threads; the largest difference of their
-losses is kept as the drift of the framework itself. Needs torch 2.11 and numpy. Not part of the build and not
-run by any test.
+FSDP2 (fully_shard) with reduce_dtype; torch's FSDP1 refuses to run without an accelerator. With two batches
+a step too: reduced after each, and (no_sync) once; with gradients at the ends of fp16's range. Each trace
+is made twice, the second time with other buckets (or sharded modules) and threads; the largest difference
+of their losses is kept as the drift of the framework itself. Needs torch 2.11 and numpy. Not part of the
+build and not run by any test.
 """
 
 import json
@@ -21,13 +22,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
 SAMPLES, TRAINED, FEATURES, HIDDEN, CLASSES = 320, 288, 20, 16, 4  # the last tenth is for tests
 BATCH, STEPS, LR = 8, 30, 0.1
 WIRES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-# name: preset of ampbench, format on the wire
+# name: preset of ampbench, format on the wire[, what is reduced of accumulated micro-batches, loss scale]
 TRACES = {
     "torch-ddp": ("torch-ddp", "fp32"),
     "torch-ddp-fp16": ("torch-ddp-fp16", "fp16"),
@@ -35,7 +36,19 @@ TRACES = {
     "fsdp2": ("fsdp2", "fp32"),
     "fsdp2-bf16": ("fsdp2", "bf16"),
     "fsdp2-fp16": ("fsdp2-fp16", "fp16"),
+    "torch-ddp-accumulated": ("torch-ddp", "fp32", {"every": "accumulated"}),
+    "torch-ddp-fp16-accumulated": ("torch-ddp-fp16", "fp16", {"every": "accumulated"}),
+    "torch-ddp-bf16-accumulated": ("torch-ddp-bf16", "bf16", {"every": "accumulated"}),
+    "torch-ddp-no-sync": ("torch-ddp", "fp32", {"every": "step"}),
+    "torch-ddp-bf16-no-sync": ("torch-ddp-bf16", "bf16", {"every": "step"}),
+    "fsdp2-micro-batch": ("fsdp2", "fp32", {"every": "micro-batch"}),
+    "fsdp2-bf16-micro-batch": ("fsdp2", "bf16", {"every": "micro-batch"}),
+    "fsdp2-fp16-micro-batch": ("fsdp2-fp16", "fp16", {"every": "micro-batch"}),
+    "torch-ddp-fp16-small": ("torch-ddp-fp16", "fp16", {"scale": 2.0**-17}),
+    "torch-ddp-fp16-large": ("torch-ddp-fp16", "fp16", {"scale": 2.0**17}),
+    "fsdp2-no-sync": ("fsdp2", "fp32", {"every": "step"}),
 }
+ACCUMULATED = 2  # batches a step of the traces that say what is reduced of them
 
 
 def make_arrays():
@@ -72,8 +85,18 @@ def wrap(model, name, again):
         return model
     model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1e-4 if again else 25)
     if wire is not torch.float32:
-        model.register_comm_hook(None, {"fp16": fp16_compress_hook, "bf16": bf16_compress_hook}[name[-4:]])
+        model.register_comm_hook(
+            None, {torch.float16: fp16_compress_hook, torch.bfloat16: bf16_compress_hook}[wire]
+        )
     return model
+
+
+def set_sync(model, syncs):
+    """Whether the next backward pass reduces: what `with model.no_sync()` says."""
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(syncs)
+    else:
+        model.require_backward_grad_sync = syncs
 
 
 def train(rank, ranks, name, again, arrays, folder):
@@ -84,13 +107,22 @@ def train(rank, ranks, name, again, arrays, folder):
     optimizer = torch.optim.SGD(model.parameters(), LR)
     x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
     losses = []
+    more = dict(*TRACES[name][2:])
+    scale = more.get("scale", 1)
+    batches = ACCUMULATED if "every" in more else 1
     for step in range(STEPS):
-        first = (step * ranks + rank) * BATCH % TRAINED
-        loss = torch.nn.functional.cross_entropy(model(x[first : first + BATCH]), y[first : first + BATCH])
         optimizer.zero_grad()
-        loss.backward()
+        losses.append(0)
+        for k in range(batches):
+            first = ((step * ranks + rank) * batches + k) * BATCH % TRAINED
+            set_sync(model, more.get("every") != "step" or k + 1 == batches)
+            own, right = x[first : first + BATCH], y[first : first + BATCH]
+            loss = torch.nn.functional.cross_entropy(model(own), right)
+            (loss * (scale / batches)).backward()
+            losses[-1] += loss.item() / batches
+        for parameter in model.parameters() if scale != 1 else ():
+            parameter.grad /= scale
         optimizer.step()
-        losses.append(loss.item())
     np.save(f"{folder}/{rank}.npy", np.array(losses))
     dist.barrier()
     os._exit(0)  # gloo's threads may still run: an ordinary exit can abort
@@ -119,10 +151,10 @@ def main():
             drift = float(np.abs(first - second).max())
             print(f"{ranks} ranks, {name}: last loss {first[-1]:.6f}, drift {drift:.2g}", flush=True)
             losses = [float(np.float32(l)) for l in first]
-            preset, wire = TRACES[name]
-            traces.append(
-                {"name": name, "ranks": ranks, "ddp": preset, "wire": wire, "drift": drift, "loss": losses}
-            )
+            preset, wire, *more = TRACES[name]
+            trace = {"name": name, "ranks": ranks, "ddp": preset, "wire": wire} | dict(*more)
+            trace |= {"batches": ACCUMULATED} if "every" in trace else {}
+            traces.append(trace | {"drift": drift, "loss": losses})
     about = f"scripts/golden_ddp.py, torch {torch.__version__}, gloo"
     with open(path, "w", encoding="utf-8") as out:
         rows = ",\n  ".join(json.dumps(trace) for trace in traces)

@@ -311,6 +311,9 @@ static ab_status check_faults(const ab_recipe *recipe) {
         return ab_fail(AB_USAGE,
                        "--fault flipped_bit_on_a_rank: ranks have weights of their own with --ranks "
                        "mpi only");
+    if (recipe->faults & AB_FAULT_unscale_each_micro_batch && recipe->ranks.every != AB_REDUCE_STEP)
+        return ab_fail(AB_USAGE, "--fault unscale_each_micro_batch: sums are not kept apart from what is "
+                                 "reduced; give --reduce-every step");
     if (recipe->faults & of_accumulation && recipe->micro_batches < 2)
         return ab_fail(AB_USAGE, "--fault: mistakes of accumulation need --gradient-accumulation-steps of 2 "
                                  "or more");
@@ -318,11 +321,13 @@ static ab_status check_faults(const ab_recipe *recipe) {
 }
 
 /* The reduction of --ddp, or of the options that it stands for. */
-static ab_status take_reduction(const ab_options *options, ab_reduction *reduction) {
+static ab_status take_reduction(const ab_options *options, ab_rank_recipe *ranks) {
+    ab_reduction *reduction = &ranks->reduction;
     const char *const *text = options->text;
     const ab_reduction_preset own = {.reduce = text[AB_OPTION_reduce],
                                      .wire = text[AB_OPTION_reduce_dtype],
-                                     .divide = text[AB_OPTION_divide]};
+                                     .divide = text[AB_OPTION_divide],
+                                     .every = text[AB_OPTION_reduce_every]};
     const ab_reduction_preset *preset = &own;
     const bool *given = options->given;
     if (text[AB_OPTION_ddp]) {
@@ -337,7 +342,10 @@ static ab_status take_reduction(const ab_options *options, ab_reduction *reducti
         return ab_fail_prefix(AB_USAGE, "--reduce-dtype");
     if (ab_reduction_parse_divide(preset->divide, reduction) != AB_OK)
         return ab_fail_prefix(AB_USAGE, "--divide");
-    return AB_OK;
+    const char *every = given[AB_OPTION_reduce_every] ? text[AB_OPTION_reduce_every] : preset->every;
+    return ab_reduction_parse_every(every, &ranks->every) == AB_OK
+               ? AB_OK
+               : ab_fail_prefix(AB_USAGE, "--reduce-every");
 }
 
 /* --ranks N, or mpi: as many as processes of the MPI job. */
@@ -387,7 +395,8 @@ static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
     ab_rank_recipe *ranks = &config->recipe.ranks;
     double mebibytes = 25;
     AB_TRY(take_rank_count(options, &ranks->count));
-    AB_TRY(take_reduction(options, &ranks->reduction));
+    AB_TRY(take_reduction(options, ranks));
+    if (config->recipe.micro_batches < 2) ranks->every = AB_REDUCE_STEP; /* all the same, also to digests */
     AB_TRY(check_library_sum(options, &ranks->reduction));
     AB_TRY(take_sync_bn(options, config->net, &ranks->sync_bn));
     AB_TRY(parse_real(options, AB_OPTION_bucket_mb, 0x1p-20, 0x1p20, &mebibytes));
@@ -655,6 +664,7 @@ static ab_status check_needs(const ab_options *options, const ab_run_config *con
                             .clip_norm = config->recipe.clip.norm > 0,
                             .ema = config->recipe.ema_decay > 0,
                             .ranks = config->recipe.ranks.count > 1 || ab_rank_place_get().ranks > 0,
+                            .accumulates = config->recipe.ranks.count > 1 && config->recipe.micro_batches > 1,
                             .probes = probed || strcmp(options->text[AB_OPTION_probes], "default") == 0,
                             .trace = probed,
                             .shadow = options->given[AB_OPTION_shadow_every],

@@ -139,6 +139,8 @@ static void add_ranks(ab_digest *digest, const ab_rank_recipe *ranks) {
     add_text(digest, "wire", ranks->reduction.wire ? ranks->reduction.wire->name : "as-is");
     add_text(digest, "divide", ab_reduction_divide_text(&ranks->reduction, text));
     add_number(digest, "bucket_bytes", ranks->bucket_bytes);
+    if (ranks->every != AB_REDUCE_STEP)
+        add_text(digest, "reduce_every", ab_reduction_every_text(ranks->every));
     if (ranks->sync_bn) add_integer(digest, "sync_bn", ranks->sync_bn);
     if (ranks->last_samples) add_integer(digest, "last_rank_samples", ranks->last_samples);
 }

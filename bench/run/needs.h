@@ -12,6 +12,7 @@ typedef struct ab_run_has {
     bool probes; /* that are asked for: a step is probed, or only the default ones are named */
     bool trace;  /* a step is probed */
     bool shadow, floors;
+    bool accumulates; /* ranks do, several batches a step */
 } ab_run_has;
 
 /* AB_USAGE if an option is given that cannot act in this run (needs.def): the message names it and what is

@@ -85,6 +85,7 @@ static void add_ranks(cJSON *object, const ab_rank_recipe *ranks) {
     cJSON_AddStringToObject(item, "wire", ranks->reduction.wire ? ranks->reduction.wire->name : "as-is");
     cJSON_AddStringToObject(item, "divide", ab_reduction_divide_text(&ranks->reduction, text));
     cJSON_AddNumberToObject(item, "bucket_bytes", ranks->bucket_bytes);
+    cJSON_AddStringToObject(item, "every", ab_reduction_every_text(ranks->every));
     if (ranks->sync_bn)
         cJSON_AddStringToObject(item, "sync_bn", ranks->sync_bn == AB_SYNC_APEX ? "apex" : "torch");
 }

@@ -17,6 +17,7 @@ AB_BEGIN_DECLS
 typedef struct ab_rank_recipe {
     int64_t count;          /* ranks, each with batches of its own; 0 means 1: no reduction */
     ab_reduction reduction; /* wire NULL: each gradient's own format */
+    ab_reduce_every every;  /* acts with several micro-batches */
     double bucket_bytes;
     int64_t
         last_samples;    /* of the batches of the last rank, which repeat them; 0: as many as of the others */

@@ -3,6 +3,8 @@
 
 #include "kernels/format/convert.h"
 
+#include <string.h>
+
 static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -69,8 +71,13 @@ static void apply(scaling scale, const float *from, float *to, int64_t n) {
 }
 
 void ab_reduce_send(const ab_reduction *reduction, int64_t ranks, const float *from, float *to, int64_t n) {
-    apply(send_scaling(reduction, ranks), from, to, n);
-    if (!reduction->scheme->sums_wide) ab_round_array(to, reduction->wire, &nearest, n);
+    const scaling scale = send_scaling(reduction, ranks);
+    const bool is_wide = reduction->scheme->sums_wide, scales = scale.times != 1.0F || scale.by != 1.0F;
+    if (!is_wide || !scales) memmove(to, from, (size_t)n * sizeof *to);
+    if (!is_wide) ab_round_array(to, reduction->wire, &nearest, n);
+    if (!scales) return;
+    apply(scale, is_wide ? from : to, to, n);
+    if (!is_wide) ab_round_array(to, reduction->wire, &nearest, n);
 }
 
 void ab_reduce_finish(const ab_reduction *reduction, int64_t ranks, float *sum, int64_t n) {

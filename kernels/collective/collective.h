@@ -26,6 +26,14 @@ typedef enum ab_divide {
     AB_DIVIDE_AVERAGE /* contributions times 1 / N rounded to the wire format, as NCCL's ncclAvg */
 } ab_divide;
 
+/* What is reduced when gradients of several micro-batches accumulate. */
+typedef enum ab_reduce_every {
+    AB_REDUCE_STEP,        /* their sum, once a step */
+    AB_REDUCE_MICRO_BATCH, /* each micro-batch's own; the means are added up */
+    AB_REDUCE_ACCUMULATED  /* after each micro-batch what the gradient's tensor holds: the mean of the earlier
+                            * ones, which is reduced again, plus the own gradient of this one */
+} ab_reduce_every;
+
 typedef struct ab_reduction {
     const struct ab_collective *scheme;
     int64_t group; /* ranks of a group; schemes with groups only */
@@ -58,7 +66,9 @@ int64_t ab_reduce_scratch(const ab_reduction *reduction, int64_t ranks, int64_t 
 /* Sums one block over the ranks. */
 void ab_reduce(const ab_reduction *reduction, const ab_reduce_block *block);
 
-/* to[i] = from[i], divided as contributions are, rounded to the wire format. `to` may be `from`. */
+/* to[i] = from[i] in the wire format, divided there as contributions are: two roundings, which differ from
+ * one where quotients are subnormal or N is no power of two (torch's compress hooks, FSDP and DeepSpeed cast,
+ * then divide). `to` may be `from`. */
 void ab_reduce_send(const ab_reduction *reduction, int64_t ranks, const float *from, float *to, int64_t n);
 
 /* The same for the sum, after ab_reduce, in place. */
@@ -97,9 +107,13 @@ AB_MUST_CHECK ab_status ab_reduction_parse_divide(const char *text, ab_reduction
  * format. AB_USAGE. */
 AB_MUST_CHECK ab_status ab_reduction_parse_wire(const char *text, ab_reduction *reduction);
 
-/* A framework's defaults, by the names of the three parsers above. */
+/* Parses "step", "micro-batch" or "accumulated"; the text of one is static. AB_USAGE. */
+AB_MUST_CHECK ab_status ab_reduction_parse_every(const char *text, ab_reduce_every *every);
+const char *ab_reduction_every_text(ab_reduce_every every);
+
+/* A framework's defaults, by the names of the four parsers above. */
 typedef struct ab_reduction_preset {
-    const char *name, *reduce, *wire, *divide, *text;
+    const char *name, *reduce, *wire, *divide, *every, *text;
 } ab_reduction_preset;
 
 /* The rows of presets.def, in order. find: AB_USAGE with the nearest name. */

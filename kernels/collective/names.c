@@ -96,10 +96,25 @@ ab_status ab_reduction_parse_wire(const char *text, ab_reduction *reduction) {
     return ab_fail(AB_USAGE, "expected fp32, fp16, bf16 or as-is, found '%s'", ab_text_brief(text, 40));
 }
 
+static const char *const everies[] = {"step", "micro-batch", "accumulated"}; /* by ab_reduce_every */
+
+ab_status ab_reduction_parse_every(const char *text, ab_reduce_every *every) {
+    for (int i = 0; i < (int)AB_COUNT_OF(everies); i++)
+        if (strcmp(everies[i], text) == 0) {
+            *every = (ab_reduce_every)i;
+            return AB_OK;
+        }
+    return ab_fail(AB_USAGE, "expected step, micro-batch or accumulated, found '%s'",
+                   ab_text_brief(text, 40));
+}
+
+const char *ab_reduction_every_text(ab_reduce_every every) { return everies[every]; }
+
 /* ---- presets --------------------------------------------------------------------------------- */
 
 static const ab_reduction_preset presets[] = {
-#define AB_REDUCTION_PRESET(id, name, reduce, wire, divide, text) {name, reduce, wire, divide, text},
+#define AB_REDUCTION_PRESET(id, name, reduce, wire, divide, every, text)                                     \
+    {name, reduce, wire, divide, every, text},
 #include "kernels/collective/presets.def"
 #undef AB_REDUCTION_PRESET
 };

@@ -320,12 +320,14 @@ static const char *join(const cJSON *array, char *text, size_t size) {
 }
 
 /* ", gradients reduced by ring bf16 pre" */
-static void append_reduction(const cJSON *reduction, char *text, size_t size) {
+static void append_reduction(const cJSON *reduction, double micro, char *text, size_t size) {
     char order[40], wire[16], divide[32];
     ab_text_append(text, size, ", gradients reduced by %s %s %s",
                    clean(reduction, "reduce", "?", order, sizeof order),
                    clean(reduction, "wire", "?", wire, sizeof wire),
                    clean(reduction, "divide", "?", divide, sizeof divide));
+    if (micro > 1 && strcmp(clean(reduction, "every", "step", order, sizeof order), "step") != 0)
+        ab_text_append(text, size, " every micro-batch%s", order[0] == 'a' ? ", accumulated ones again" : "");
     if (ab_json_at(reduction, "sync_bn"))
         ab_text_append(text, size, ", batch norms synchronised as %s's",
                        clean(reduction, "sync_bn", "?", order, sizeof order));
@@ -353,7 +355,7 @@ static ab_status add_training_details(const cJSON *document, ab_grid_lines *line
         if (rows[i].value > 0)
             ab_text_append(text, sizeof text, "%s%g%s", rows[i].before, rows[i].value, rows[i].after);
     }
-    if (ranks > 1) append_reduction(ab_json_at(config, "reduction"), text, sizeof text);
+    if (ranks > 1) append_reduction(ab_json_at(config, "reduction"), micro, text, sizeof text);
     join(ab_json_at(config, "faults"), faults, sizeof faults);
     if (text[0]) AB_TRY(add_line(lines, AB_TONE_HEAD, "%s", text + 2));
     return faults[0] ? add_line(lines, AB_TONE_BAD, "mistakes made on purpose: %s", faults) : AB_OK;

@@ -29,6 +29,11 @@ refused "mlp has no batch norm" --ranks 2 --net mlp --sync-bn torch --out "$work
 refused "nothing is reduced; give --ranks N" --net resnet8 --sync-bn torch --out "$work/none.json"
 refused "share one copy of the weights" --ranks 2 --check-ranks 3 --out "$work/none.json"
 refused "with --ranks mpi only" --ranks 2 --fault flipped_bit_on_a_rank --out "$work/none.json"
+refused "expected step, micro-batch or accumulated, found 'epoch'" --ranks 2 \
+    --gradient-accumulation-steps 2 --reduce-every epoch --out "$work/none.json"
+refused "ranks accumulate nothing" --ranks 2 --reduce-every micro-batch --out "$work/none.json"
+refused "give --reduce-every step" --ranks 2 --gradient-accumulation-steps 2 --ddp fsdp2 \
+    --fault unscale_each_micro_batch --out "$work/none.json"
 refused "give --ranks mpi" --ranks 2 --reduce mpi-allreduce --out "$work/none.json"
 PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused "that of MPICH: there is no libampbench_mpi_mpich.so" \
     --ranks mpi --out "$work/none.json"
@@ -90,6 +95,10 @@ fi
 same "$last" 3 --reduce hierarchical:2 --reduce-dtype bf16 --divide post
 same "$last" 4 --reduce tree --reduce-dtype fp16 --gradient-accumulation-steps 2
 same "$first" 3 --levels O0 --gradient-accumulation-steps 2
+# A reduction after every micro-batch, with and without masters, what accumulated reduced again or not.
+same "$last" 3 --levels O0,O2 --gradient-accumulation-steps 3 --ddp torch-ddp-bf16
+same "$first" 2 --levels O0,O2 --gradient-accumulation-steps 2 --ddp fsdp2 --last-rank-samples 2
+same "$last" 2 --levels O3 --gradient-accumulation-steps 2 --reduce-every micro-batch
 same "$first" 7 --reduce exact --divide 8
 # Ranks of one machine read each other's memory; to others MPI carries the bytes. Small gradients in one
 # bucket go to all ranks at once, others by shares.

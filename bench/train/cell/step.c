@@ -165,8 +165,9 @@ static ab_status send_complete(void *context, int node) {
 
 static bool sends_early(const ab_cell *cell) {
     const ab_step_position *at = &cell->position;
-    return at->ranks > 1 && ab_rank_link_is_open() && at->micro + 1 == at->micro_batches &&
-           ab_gradients_end_with_backward(&cell->gradients);
+    if (at->ranks == 1 || !ab_rank_link_is_open()) return false;
+    return ab_rank_gradients_every_batch(&cell->ranks) ||
+           (at->micro + 1 == at->micro_batches && ab_gradients_end_with_backward(&cell->gradients));
 }
 
 static ab_status backward_and_send(ab_cell *cell) {
@@ -192,16 +193,26 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     ab_step_times_part(cell->walk.times, AB_TIMED_OTHER);
     if (ab_backward_by_loss(cell->plan)) return backward_by_loss(cell, overflows);
     AB_TRY(backward_and_send(cell));
-    return sum_gradients(cell);
+    return ab_rank_gradients_every_batch(&cell->ranks) ? AB_OK : sum_gradients(cell);
 }
 
+/* Passes of all ranks before one reduction: over micro-batches [first, until). */
+typedef struct span {
+    bool noted;
+    int64_t first, until;
+    float *loss; /* of the last batch */
+    double *sum; /* of all losses */
+    unsigned *overflows;
+} span;
+
 /* The batches of one rank; adds their losses to *sum. */
-static ab_status run_rank(ab_cell *cell, bool noted, float *loss, double *sum, unsigned *overflows) {
+static ab_status run_rank(ab_cell *cell, const span *s) {
     ab_step_position *at = &cell->position;
-    for (at->micro = 0; at->micro < at->micro_batches; at->micro++) {
-        AB_TRY(run_batch(cell, noted, loss, overflows));
-        const double weighted = (double)*loss * ab_cell_rank_weight(cell, at->rank);
-        *sum += weighted;
+    for (at->micro = s->first; at->micro < s->until; at->micro++) {
+        if (at->ranks > 1) AB_TRY(ab_rank_gradients_begin(&cell->ranks));
+        AB_TRY(run_batch(cell, s->noted, s->loss, s->overflows));
+        const double weighted = (double)*s->loss * ab_cell_rank_weight(cell, at->rank);
+        *s->sum += weighted;
         if (at->ranks > 1) cell->ranks.loss[at->rank * at->micro_batches + at->micro] = weighted;
     }
     const ab_status status = at->ranks > 1 ? ab_rank_gradients_keep(&cell->ranks, at->rank) : AB_OK;
@@ -211,13 +222,12 @@ static ab_status run_rank(ab_cell *cell, bool noted, float *loss, double *sum, u
 
 /* The other ranks, as replicas of the first: their running statistics are lost, as torch's DDP broadcasts
  * those of rank 0 before every forward pass. */
-static ab_status run_other_ranks(ab_cell *cell, bool noted, float *loss, double *sum, unsigned *overflows) {
+static ab_status run_other_ranks(ab_cell *cell, const span *s) {
     ab_step_position *at = &cell->position;
     void *kept;
     AB_TRY(ab_running_stats_keep(&cell->memory, &kept));
     ab_status status = AB_OK;
-    for (at->rank = 1; at->rank < at->ranks && status == AB_OK; at->rank++)
-        status = run_rank(cell, noted, loss, sum, overflows);
+    for (at->rank = 1; at->rank < at->ranks && status == AB_OK; at->rank++) status = run_rank(cell, s);
     at->rank = 0;
     if (status == AB_OK) status = ab_running_stats_restore(&cell->memory, kept);
     free(kept);
@@ -226,23 +236,25 @@ static ab_status run_other_ranks(ab_cell *cell, bool noted, float *loss, double 
 
 typedef struct beside {
     ab_cell *cell;
-    bool noted;
-    unsigned *overflows;
+    const span *span;
     float loss[AB_RANKS_MOST];
     double sum[AB_RANKS_MOST]; /* of each rank's losses */
 } beside;
 
 static ab_status run_rank_beside(void *context, int rank) {
     beside *all = context;
-    return run_rank(all->cell, all->noted, &all->loss[rank], &all->sum[rank], all->overflows);
+    span own = *all->span;
+    own.loss = &all->loss[rank];
+    own.sum = &all->sum[rank];
+    return run_rank(all->cell, &own);
 }
 
 /* All simulated ranks at once: their batch norms wait for each other. */
-static ab_status run_ranks_beside(ab_cell *cell, bool noted, float *loss, double *sum, unsigned *overflows) {
-    beside all = {.cell = cell, .noted = noted, .overflows = overflows};
+static ab_status run_ranks_beside(ab_cell *cell, const span *s) {
+    beside all = {.cell = cell, .span = s};
     AB_TRY(ab_sync_run(cell, run_rank_beside, &all));
-    *loss = all.loss[cell->position.ranks - 1];
-    for (int64_t r = 0; r < cell->position.ranks; r++) *sum += all.sum[r];
+    *s->loss = all.loss[cell->position.ranks - 1];
+    for (int64_t r = 0; r < cell->position.ranks; r++) *s->sum += all.sum[r];
     return ab_rank_gradients_reduce(&cell->ranks);
 }
 
@@ -253,10 +265,39 @@ static ab_status meet_other_ranks(ab_cell *cell, double *sum) {
     ranks->correct = cell->score.correct;
     ranks->score = cell->score.count;
     AB_TRY(ab_rank_gradients_reduce(ranks));
+    if (!ab_rank_gradients_end_step(ranks)) return AB_OK;
     cell->score.correct = ranks->correct;
     cell->score.count = ranks->score;
     *sum = 0;
     for (int64_t i = 0; i < at->ranks * at->micro_batches; i++) *sum += ranks->loss[i];
+    return AB_OK;
+}
+
+static ab_status run_ranks(ab_cell *cell, const span *s) {
+    if (ab_sync_is_simulated(cell)) return run_ranks_beside(cell, s);
+    cell->walk.exec.sync = ab_sync_norm(cell);
+    const ab_status status = run_rank(cell, s);
+    cell->walk.exec.sync = NULL;
+    if (status != AB_OK || cell->position.ranks == 1) return status;
+    return ab_rank_link_is_open() ? meet_other_ranks(cell, s->sum) : run_other_ranks(cell, s);
+}
+
+/* The reduced gradients of a micro-batch join those of earlier ones. */
+static ab_status accumulate(ab_cell *cell, int64_t micro) {
+    cell->position.micro = micro;
+    AB_TRY(sum_gradients(cell));
+    return ab_rank_gradients_accumulate(&cell->ranks);
+}
+
+static ab_status run_spans(ab_cell *cell, bool noted, float *loss, double *sum, unsigned *overflows) {
+    const int64_t last = cell->position.micro_batches;
+    const bool each = ab_rank_gradients_every_batch(&cell->ranks);
+    span s = {.noted = noted, .loss = loss, .sum = sum, .overflows = overflows};
+    for (; s.first < last; s.first = s.until) {
+        s.until = each ? s.first + 1 : last;
+        AB_TRY(run_ranks(cell, &s));
+        if (each) AB_TRY(accumulate(cell, s.first));
+    }
     return AB_OK;
 }
 
@@ -269,17 +310,7 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     cell->ranks.noted = noted;
     cell->ranks.counts = noted && cell->observation.observer != NULL;
     *overflows = 0;
-    if (ab_sync_is_simulated(cell)) {
-        AB_TRY(run_ranks_beside(cell, noted, loss, &sum, overflows));
-    } else {
-        cell->walk.exec.sync = ab_sync_norm(cell);
-        const ab_status status = run_rank(cell, noted, loss, &sum, overflows);
-        cell->walk.exec.sync = NULL;
-        AB_TRY(status);
-        if (at->ranks > 1)
-            AB_TRY(ab_rank_link_is_open() ? meet_other_ranks(cell, &sum)
-                                          : run_other_ranks(cell, noted, loss, &sum, overflows));
-    }
+    AB_TRY(run_spans(cell, noted, loss, &sum, overflows));
     if (at->ranks > 1) ab_step_times_part(cell->walk.times, AB_TIMED_REDUCTION);
     const float mean = (float)(sum / (double)batches);
     if (batches > 1) *loss = isnan(mean) ? NAN : mean;

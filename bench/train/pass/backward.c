@@ -9,8 +9,8 @@ static bool accumulates_into(const ab_plan *plan, const ab_step_position *positi
                              const ab_plan_param *param) {
     const ab_plan_param *owner = param->owner == AB_NONE ? param : &plan->param[param->owner];
     return param->adds ||
-           (position->micro > 0 && (owner->master_grad == AB_NONE || plan->policy.keep.half_sums) &&
-            !ab_backward_by_loss(plan));
+           (position->micro > 0 && !position->apart &&
+            (owner->master_grad == AB_NONE || plan->policy.keep.half_sums) && !ab_backward_by_loss(plan));
 }
 
 /* Zeroes the gradients of a node that this pass does not reach; they would keep values of another pass. */

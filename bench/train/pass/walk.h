@@ -70,6 +70,7 @@ typedef struct ab_step_position {
     int64_t advanced;      /* number of times the schedule has advanced */
     int64_t micro_batches; /* batches per step and rank, at least 1; constant */
     int64_t micro;         /* current micro-batch of the step and rank */
+    bool apart;            /* each micro-batch's gradients are its own: nothing accumulates; constant */
     int64_t ranks;         /* simulated ranks, at least 1; constant */
     int64_t rank;          /* current rank */
     int loss_id;           /* loss scaler of the current backward pass */

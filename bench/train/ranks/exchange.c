@@ -12,7 +12,7 @@
 /* Of one rank, before the losses of its micro-batches: int64_t numbers. */
 enum { NOTE_STEP, NOTE_COUNT, NOTE_CORRECT, NOTE_SCORED, NOTE_NUMBERS };
 
-static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->gradients->item[item].from; }
+static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->tensor[item]; }
 
 static size_t losses_bytes(const ab_rank_gradients *g) {
     return (size_t)g->gradients->position->micro_batches * sizeof *g->loss;
@@ -223,8 +223,10 @@ static ab_status finish_buckets(ab_rank_gradients *g, const unsigned char *memor
 }
 
 /* The first step is not counted: it starts threads and maps memory. */
-static void end_step(ab_rank_traffic *traffic) {
+static void end_reduction(ab_rank_gradients *g) {
+    ab_rank_traffic *traffic = &g->traffic;
     const int64_t now = now_ns();
+    if (!ab_rank_gradients_end_step(g)) return;
     if (traffic->since == 0) *traffic = (ab_rank_traffic){.since = now, .steps = -1};
     traffic->elapsed = now - traffic->since;
     traffic->steps++;
@@ -240,6 +242,6 @@ ab_status ab_rank_exchange_reduce(ab_rank_gradients *g) {
     AB_TRY(read_notes(g, memory));
     count(g, AB_TRAFFIC_NOTES, &since);
     AB_TRY(finish_buckets(g, memory));
-    end_step(&g->traffic);
+    end_reduction(g);
     return AB_OK;
 }

@@ -7,9 +7,7 @@ enum { ALIGNED = 64, FIRST_BUCKET = 1 << 20 };
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
 
-static int64_t elements_of(const ab_rank_gradients *g, int item) {
-    return ab_tensor_count(g->gradients->item[item].from);
-}
+static int64_t elements_of(const ab_rank_gradients *g, int item) { return ab_tensor_count(g->tensor[item]); }
 
 const ab_format *ab_rank_sent_format(const ab_rank_gradients *g, int item) {
     const ab_reduction reduction = ab_rank_reduction_of(g, item);

@@ -9,7 +9,16 @@
 
 enum { BLOCK = 1024 };
 
-static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->gradients->item[item].from; }
+static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->tensor[item]; }
+
+bool ab_rank_gradients_every_batch(const ab_rank_gradients *g) {
+    return g->recipe && g->recipe->every != AB_REDUCE_STEP && g->gradients->position->micro_batches > 1;
+}
+
+bool ab_rank_gradients_end_step(const ab_rank_gradients *g) {
+    const ab_step_position *at = g->gradients->position;
+    return !ab_rank_gradients_every_batch(g) || at->micro >= at->micro_batches;
+}
 
 ab_reduction ab_rank_reduction_of(const ab_rank_gradients *g, int item) {
     ab_reduction reduction = g->recipe->reduction;
@@ -17,8 +26,20 @@ ab_reduction ab_rank_reduction_of(const ab_rank_gradients *g, int item) {
     return reduction;
 }
 
+/* What is sent once a step is what is unscaled, else what the backward pass writes: with masters that sum
+ * micro-batches each one's own gradient, as apex's amp leaves it to its DistributedDataParallel. */
+static void find_tensors(ab_rank_gradients *g) {
+    const ab_cell_memory *memory = g->gradients->memory;
+    const ab_trained_params *trained = g->gradients->trained;
+    for (int i = 0; i < trained->count; i++) g->tensor[i] = g->gradients->item[i].from;
+    for (int p = 0; p < memory->plan->params && ab_rank_gradients_every_batch(g); p++)
+        if (trained->place[p] >= 0)
+            g->tensor[trained->place[p]] = &memory->tensor[memory->plan->param[p].grad];
+}
+
 static int64_t list(ab_rank_gradients *g) {
     int64_t count = 0;
+    find_tensors(g);
     for (int i = g->gradients->trained->count - 1; i >= 0; i--) {
         g->first[i] = count;
         count += ab_tensor_count(tensor_of(g, i));
@@ -37,7 +58,8 @@ ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *rec
     *g = (ab_rank_gradients){.recipe = recipe, .gradients = gradients};
     g->first = calloc((size_t)gradients->trained->count + 1, sizeof *g->first);
     g->loss = calloc(batches + 1, sizeof *g->loss);
-    if (!g->first || !g->loss) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    g->tensor = calloc((size_t)gradients->trained->count + 1, sizeof(ab_tensor *));
+    if (!g->first || !g->loss || !g->tensor) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     g->count = g->stride = list(g);
     if (ab_rank_link_is_open()) {
         AB_TRY(ab_rank_exchange_init(g));
@@ -46,11 +68,14 @@ ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *rec
         if (!g->count_of) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     }
     ab_mem *mem = gradients->memory->mem;
-    void *value = NULL, *sum = NULL;
+    void *value = NULL, *sum = NULL, *kept = NULL;
     ab_status status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->stride, recipe->count), &value);
     if (status == AB_OK) status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->count, 1), &sum);
+    if (status == AB_OK && ab_rank_gradients_every_batch(g))
+        status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->count, 1), &kept);
     g->value = value;
     g->sum = sum;
+    g->kept = kept;
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--ranks %lld", (long long)recipe->count);
 }
 
@@ -64,7 +89,8 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
     const int64_t processes = ab_rank_place_get().ranks; /* each may keep a share of the others' gradients */
     const bool shares = processes > 0 && ab_rank_shares(count, processes, recipe->ranks.bucket_bytes);
     const int64_t kept = shares ? (count + processes - 1) / processes : count;
-    return ab_mem_rounded(value_bytes(kept, ranks)) + ab_mem_rounded(value_bytes(count, 1));
+    const int64_t own = recipe->micro_batches > 1 && recipe->ranks.every != AB_REDUCE_STEP ? 2 : 1;
+    return ab_mem_rounded(value_bytes(kept, ranks)) + own * ab_mem_rounded(value_bytes(count, 1));
 }
 
 void ab_rank_gradients_fini(ab_rank_gradients *g) {
@@ -72,6 +98,7 @@ void ab_rank_gradients_fini(ab_rank_gradients *g) {
     free(g->exact);
     free(g->finite);
     free(g->first);
+    free(g->tensor);
     free(g->loss);
     ab_rank_layout_fini(&g->layout);
     *g = (ab_rank_gradients){.value = NULL};
@@ -191,6 +218,40 @@ ab_status ab_rank_gradients_reduce(ab_rank_gradients *g) {
         if (g->noted && !g->counts) count_overflows(g, i);
         AB_TRY(ab_tensor_write(tensor, g->sum));
     }
-    g->counted_steps += g->counts;
+    g->counted_steps += g->counts && ab_rank_gradients_end_step(g);
+    return AB_OK;
+}
+
+/* ---- several reductions a step --------------------------------------------------------------- */
+
+static bool is_summed_by_master(const ab_rank_gradients *g, int item) {
+    return tensor_of(g, item) != g->gradients->item[item].from;
+}
+
+ab_status ab_rank_gradients_begin(ab_rank_gradients *g) {
+    if (!g->kept || g->layout.ranks > 0 || g->recipe->every != AB_REDUCE_ACCUMULATED ||
+        g->gradients->position->micro == 0)
+        return AB_OK;
+    for (int i = 0; i < g->gradients->trained->count; i++)
+        if (!is_summed_by_master(g, i)) AB_TRY(ab_tensor_write(tensor_of(g, i), g->kept + g->first[i]));
+    return AB_OK;
+}
+
+/* The sum is rounded to the gradient's format, as `grad += mean` is. */
+static ab_status add_mean(ab_rank_gradients *g, int item) {
+    const int64_t n = ab_tensor_count(tensor_of(g, item));
+    const float *kept = g->kept + g->first[item];
+    AB_TRY(ab_tensor_read(tensor_of(g, item), g->sum));
+    for (int64_t k = 0; k < n; k++) g->sum[k] = kept[k] + g->sum[k];
+    return ab_tensor_write(tensor_of(g, item), g->sum);
+}
+
+ab_status ab_rank_gradients_accumulate(ab_rank_gradients *g) {
+    const bool adds = g->recipe->every == AB_REDUCE_MICRO_BATCH && g->gradients->position->micro > 0;
+    for (int i = 0; i < g->gradients->trained->count; i++) {
+        if (is_summed_by_master(g, i)) continue;
+        if (adds) AB_TRY(add_mean(g, i));
+        AB_TRY(ab_tensor_read(tensor_of(g, i), g->kept + g->first[i]));
+    }
     return AB_OK;
 }

@@ -70,12 +70,15 @@ typedef struct ab_rank_traffic {
 
 typedef struct ab_rank_gradients {
     const ab_rank_recipe *recipe;  /* borrowed */
-    const ab_gradients *gradients; /* borrowed: item[].from are the tensors that are sent */
+    const ab_gradients *gradients; /* borrowed */
+    ab_tensor **tensor;            /* [items]: that are sent and get the means; owned */
     float *value;                  /* [ranks][stride]: as sent, in reverse order of the parameters */
-    float *sum;                    /* [count]; both are memory of the cell, among the gradients */
-    int64_t *first;                /* [items]: element of the flat gradient where each begins; owned */
-    int64_t count, stride;         /* elements of all gradients; of one rank's row of `value` */
-    double *loss;                  /* [ranks][micro-batches], for the mean; owned */
+    float *sum;                    /* [count] */
+    float *kept;            /* [count]: between the reductions of a step, what has accumulated; NULL: one
+                               reduction a step. All three are memory of the cell, among the gradients */
+    int64_t *first;         /* [items]: element of the flat gradient where each begins; owned */
+    int64_t count, stride;  /* elements of all gradients; of one rank's row of `value` */
+    double *loss;           /* [ranks][micro-batches], for the mean; owned */
     int64_t correct, score; /* rows of logits: right ones, all; of this process, after reduce of all ranks */
     ab_rank_layout layout;
     ab_rank_traffic traffic; /* of processes */
@@ -100,12 +103,25 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
 /* Call during the last backward pass of a rank that is a process, after each node: sends what is complete. */
 AB_MUST_CHECK ab_status ab_rank_gradients_passed(ab_rank_gradients *ranks, int node);
 
-/* Call after a rank's last backward pass: keeps its gradients as they are sent. */
+/* Whether every micro-batch's backward pass is followed by a reduction. */
+bool ab_rank_gradients_every_batch(const ab_rank_gradients *ranks);
+
+/* Whether the current reduction is the step's last one. */
+bool ab_rank_gradients_end_step(const ab_rank_gradients *ranks);
+
+/* Call before each pass of a rank: a simulated one begins with what all ranks have accumulated. */
+AB_MUST_CHECK ab_status ab_rank_gradients_begin(ab_rank_gradients *ranks);
+
+/* Call after a rank's last backward pass, or after each one: keeps its gradients as they are sent. */
 AB_MUST_CHECK ab_status ab_rank_gradients_keep(ab_rank_gradients *ranks, int64_t rank);
 
 /* Call after the last rank, with losses and scores of the ranks of this process: writes the mean over ranks
  * into the gradient tensors; losses and scores are then those of all ranks. */
 AB_MUST_CHECK ab_status ab_rank_gradients_reduce(ab_rank_gradients *ranks);
+
+/* Call after each of several reductions in a step, with position->micro of the micro-batch: gradients that
+ * the masters do not sum (ab_gradients_sum) become what has accumulated so far. */
+AB_MUST_CHECK ab_status ab_rank_gradients_accumulate(ab_rank_gradients *ranks);
 
 /* Internal to this folder. */
 

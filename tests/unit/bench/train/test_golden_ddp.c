@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -50,19 +51,32 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void use_preset(ab_rank_recipe *ranks, const char *name, const char *wire, int64_t count) {
+/* What a training does otherwise than its trace. */
+typedef struct mistake {
+    const char *wire, *divide, *every; /* NULL: as the trace */
+    int64_t ranks;                     /* 0: as the trace */
+    double times; /* of what the mean over ranks is taken, which for plain SGD the learning
+                     rate is; 0: 1 */
+} mistake;
+
+static void use_preset(ab_rank_recipe *ranks, const cJSON *trace, const mistake *made) {
     const ab_reduction_preset *preset = NULL;
-    *ranks = (ab_rank_recipe){.count = count, .bucket_bytes = 25 * 0x1p20};
-    assert_int_equal(ab_reduction_preset_find(name, &preset), AB_OK);
+    *ranks =
+        (ab_rank_recipe){.count = (int64_t)ab_json_number(trace, "ranks", 0), .bucket_bytes = 25 * 0x1p20};
+    if (made->ranks) ranks->count = made->ranks;
+    assert_int_equal(ab_reduction_preset_find(ab_json_text(trace, "ddp", ""), &preset), AB_OK);
+    const char *wire = made->wire ? made->wire : ab_json_text(trace, "wire", ""),
+               *divide = made->divide ? made->divide : preset->divide,
+               *every = made->every ? made->every : ab_json_text(trace, "every", "step");
     assert_int_equal(ab_reduction_parse_scheme(preset->reduce, &ranks->reduction), AB_OK);
     assert_int_equal(ab_reduction_parse_wire(wire, &ranks->reduction), AB_OK);
-    assert_int_equal(ab_reduction_parse_divide(preset->divide, &ranks->reduction), AB_OK);
+    assert_int_equal(ab_reduction_parse_divide(divide, &ranks->reduction), AB_OK);
+    assert_int_equal(ab_reduction_parse_every(every, &ranks->every), AB_OK);
 }
 
-/* Largest difference of a training's losses from those of a trace. `times`: of what the mean over ranks is
- * taken, which for plain SGD the learning rate is. */
-static double distance_of(const cJSON *trace, const char *wire, int64_t count, double times) {
+static ab_cell_config config_of(const cJSON *trace, const mistake *made) {
     const ab_level *level = NULL;
+    char scale[64];
     ab_cell_config config = {.net = net,
                              .batch = (int64_t)ab_json_number(golden, "batch", 0),
                              .seed = 1,
@@ -70,12 +84,22 @@ static double distance_of(const cJSON *trace, const char *wire, int64_t count, d
                              .normalize = AB_NORMALIZE_NONE,
                              .init_file = GOLDEN "ddp_init.npz",
                              .device = &ab_device_cpu};
+    const char *set = scale;
+    snprintf(scale, sizeof scale, "loss_scale=%.17g", ab_json_number(trace, "scale", 1));
     assert_int_equal(ab_level_find("O0", &level), AB_OK);
-    assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, NULL, 0, &config.policy), AB_OK);
+    assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, &set, 1, &config.policy), AB_OK);
     assert_int_equal(ab_optimizer_find("sgd", &config.optimizer), AB_OK);
     config.optim = config.optimizer->defaults;
-    config.optim.lr = config.recipe.rates.lr = times * ab_json_number(golden, "lr", 0);
-    use_preset(&config.recipe.ranks, ab_json_text(trace, "ddp", ""), wire, count);
+    config.optim.lr = config.recipe.rates.lr =
+        (made->times > 0 ? made->times : 1) * ab_json_number(golden, "lr", 0);
+    config.recipe.micro_batches = (int64_t)ab_json_number(trace, "batches", 1);
+    use_preset(&config.recipe.ranks, trace, made);
+    return config;
+}
+
+/* Largest difference of a training's losses from those of a trace; infinite if one is not a number. */
+static double distance(const cJSON *trace, const mistake *made) {
+    const ab_cell_config config = config_of(trace, made);
     ab_cell *cell = NULL;
     if (ab_cell_create(&config, &cell) != AB_OK) fail_msg("%s", ab_error_message());
     const cJSON *loss = ab_json_at(trace, "loss");
@@ -84,14 +108,11 @@ static double distance_of(const cJSON *trace, const char *wire, int64_t count, d
     for (int k = 0; k < STEPS; k++) {
         ab_step_result result;
         if (ab_cell_step(cell, NULL, &result) != AB_OK) fail_msg("%s", ab_error_message());
-        worst = fmax(worst, fabs((double)result.loss - cJSON_GetArrayItem(loss, k)->valuedouble));
+        const double off = fabs((double)result.loss - cJSON_GetArrayItem(loss, k)->valuedouble);
+        worst = isnan(off) ? (double)INFINITY : fmax(worst, off);
     }
     ab_cell_destroy(cell);
     return worst;
-}
-
-static double distance(const cJSON *trace, const char *wire, int64_t count) {
-    return distance_of(trace, wire, count, 1);
 }
 
 /* A drift is the effect of one other order of additions in a format; ours is a third. Of frameworks that
@@ -110,48 +131,83 @@ static double limit_of(const cJSON *trace) {
 
 static void losses_are_those_of_torch_on_gloo(void **state) {
     (void)state;
+    static const mistake none = {.wire = NULL};
     const cJSON *trace = NULL;
     int traces = 0;
     cJSON_ArrayForEach(trace, ab_json_at(golden, "traces")) {
-        const char *name = ab_json_text(trace, "name", "");
-        int64_t count = (int64_t)ab_json_number(trace, "ranks", 0);
-        double far = distance(trace, ab_json_text(trace, "wire", ""), count), limit = limit_of(trace);
-        print_message("%d ranks, %s: %.2g of %.2g\n", (int)count, name, far, limit);
-        if (far > limit) fail_msg("%s: not what torch computed", name);
+        const double far = distance(trace, &none), limit = limit_of(trace);
+        print_message("%d ranks, %s: %.2g of %.2g\n", (int)ab_json_number(trace, "ranks", 0),
+                      ab_json_text(trace, "name", ""), far, limit);
+        if (far > limit) fail_msg("%s: not what torch computed", ab_json_text(trace, "name", ""));
         traces++;
     }
-    assert_int_equal(traces, 12);
+    assert_int_equal(traces, 34);
 }
 
-static void another_wire_format_or_number_of_ranks_is_found(void **state) {
+/* ---- mistakes that must be found --------------------------------------------------------------- */
+
+/* Traces that a mistake shows in; it must be found in `least` of them at least. */
+static void assert_found(const mistake *made, bool (*shows)(const cJSON *trace), double limits, int least) {
+    const cJSON *trace = NULL;
+    int found = 0;
+    cJSON_ArrayForEach(trace, ab_json_at(golden, "traces")) {
+        if (shows && !shows(trace)) continue;
+        const double far = distance(trace, made);
+        if (!(far > limits * limit_of(trace)))
+            fail_msg("%s, %d ranks: %g is not %g times %g", ab_json_text(trace, "name", ""),
+                     (int)ab_json_number(trace, "ranks", 0), far, limits, limit_of(trace));
+        found++;
+    }
+    assert_true(found >= least);
+}
+
+static bool is_plain(const cJSON *trace) { return !ab_json_at(trace, "scale"); }
+static bool is_of_two(const cJSON *trace) { return ab_json_number(trace, "ranks", 0) == 2; }
+static bool is_of_four(const cJSON *trace) { return ab_json_number(trace, "ranks", 0) == 4; }
+
+static const char *other_wire; /* than that of the traces */
+static bool has_another_wire(const cJSON *trace) {
+    return is_plain(trace) && is_of_two(trace) && strcmp(ab_json_text(trace, "wire", ""), other_wire) != 0;
+}
+
+static void another_wire_format_is_found(void **state) {
     (void)state;
     static const char *const wires[] = {"fp32", "fp16", "bf16"};
-    const cJSON *trace = NULL;
-    cJSON_ArrayForEach(trace, ab_json_at(golden, "traces")) {
-        const char *wire = ab_json_text(trace, "wire", "");
-        int64_t count = (int64_t)ab_json_number(trace, "ranks", 0);
-        assert_true(distance(trace, wire, count == 2 ? 4 : 2) > limit_of(trace));
-        for (size_t w = 0; w < AB_COUNT_OF(wires) && count == 2; w++)
-            if (strcmp(wires[w], wire) != 0) assert_true(distance(trace, wires[w], count) > limit_of(trace));
+    for (size_t w = 0; w < AB_COUNT_OF(wires); w++) {
+        other_wire = wires[w];
+        assert_found(&(mistake){.wire = other_wire}, has_another_wire, 1, 8);
     }
+}
+
+static void another_number_of_ranks_is_found(void **state) {
+    (void)state;
+    assert_found(&(mistake){.ranks = 4}, is_of_two, 1, 17);
+    assert_found(&(mistake){.ranks = 2}, is_of_four, 1, 17);
 }
 
 static void a_division_that_is_missing_or_made_twice_is_found(void **state) {
     (void)state;
-    const cJSON *trace = NULL;
-    cJSON_ArrayForEach(trace, ab_json_at(golden, "traces")) {
-        const char *wire = ab_json_text(trace, "wire", "");
-        const double ranks = ab_json_number(trace, "ranks", 0), limit = limit_of(trace);
-        assert_true(distance_of(trace, wire, (int64_t)ranks, ranks) > 10 * limit);
-        assert_true(distance_of(trace, wire, (int64_t)ranks, 1 / ranks) > 10 * limit);
-    }
+    assert_found(&(mistake){.times = 2}, is_of_two, 10, 17);
+    assert_found(&(mistake){.times = 4}, is_of_four, 10, 17);
+    assert_found(&(mistake){.times = 0.5}, is_of_two, 10, 17);
+    assert_found(&(mistake){.times = 0.25}, is_of_four, 10, 17);
+}
+
+/* Where a power of two divides neither overflows nor becomes subnormal, both have the same bits. */
+static bool divides_first_at_the_ends_of_fp16(const cJSON *trace) { return ab_json_at(trace, "scale"); }
+
+static void a_division_after_the_sum_in_place_of_one_before_it_is_found(void **state) {
+    (void)state;
+    assert_found(&(mistake){.divide = "post"}, divides_first_at_the_ends_of_fp16, 10, 4);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_torch_on_gloo),
-        cmocka_unit_test(another_wire_format_or_number_of_ranks_is_found),
+        cmocka_unit_test(another_wire_format_is_found),
+        cmocka_unit_test(another_number_of_ranks_is_found),
         cmocka_unit_test(a_division_that_is_missing_or_made_twice_is_found),
+        cmocka_unit_test(a_division_after_the_sum_in_place_of_one_before_it_is_found),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -115,56 +115,137 @@ static void exact_ranks_are_accumulated_batches_and_one_large_batch(void **state
 
 static float own[RANKS][PARAMS][MOST]; /* each rank's gradients */
 
-/* The ranks' gradients from a cell of one rank that steps through their batches without learning. */
-static void measure_own(const ab_net *net, int64_t batch) {
+/* The ranks' gradients of their batch `micro` of `batches` a step, from a cell of one rank that steps through
+ * all batches without learning. */
+static void measure_own(const ab_net *net, int64_t batch, int batches, int micro) {
     ab_cell_config config = config_of(net, "O0", NULL, batch);
     config.optim.lr = config.recipe.rates.lr = 0;
     ab_cell *cell = pt_cell(&config);
-    for (int r = 0; r < RANKS; r++) {
+    for (int k = 0; k < RANKS * batches; k++) {
         step(cell);
-        for (int p = 0; p < PARAMS; p++) read_values(cell, weights[p], ".grad", own[r][p]);
+        for (int p = 0; p < PARAMS && k % batches == micro; p++)
+            read_values(cell, weights[p], ".grad", own[k / batches][p]);
     }
     ab_cell_destroy(cell);
 }
 
-/* A bf16 ring over element i of parameter p, at `position` of the flat gradient. */
-static float ring(int p, int64_t i, int64_t position, int64_t bucket) {
+static double to_bf16(double value) {
     static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+    return ab_format_round(&ab_format_bf16, &nearest, value);
+}
+
+/* A bf16 ring over what the ranks hold of one element, at `position` of the flat gradient. */
+static float ring(const float value[RANKS], int64_t position, int64_t bucket) {
     int64_t chunk = (bucket + RANKS - 1) / RANKS, start = (position % bucket / chunk + 1) % RANKS;
     double sum = 0;
     for (int64_t k = 0; k < RANKS; k++) {
-        float quarter = own[(start + k) % RANKS][p][i] * 0.25F;
-        double sent = ab_format_round(&ab_format_bf16, &nearest, (double)quarter);
-        sum = k == 0 ? sent : ab_format_round(&ab_format_bf16, &nearest, sum + sent);
+        double sent = to_bf16(to_bf16((double)value[(start + k) % RANKS]) * 0.25);
+        sum = k == 0 ? sent : to_bf16(sum + sent);
     }
     return (float)sum;
+}
+
+enum { BUCKET = 50 }; /* bf16 values in the 100 bytes of use_ranks */
+
+typedef float one_value[RANKS]; /* an element's, of each rank */
+
+/* What gradients of one micro-batch a step become. */
+static float reduced(one_value first, one_value second, int64_t position) {
+    (void)second;
+    return ring(first, position, BUCKET);
+}
+
+/* Of two micro-batches, each of which counts one half: added before they are reduced; reduced, then added;
+ * with the second one the first one's mean reduced again. */
+static float reduced_once(one_value first, one_value second, int64_t position) {
+    one_value sum;
+    for (int r = 0; r < RANKS; r++) sum[r] = first[r] * 0.5F + second[r] * 0.5F;
+    return ring(sum, position, BUCKET);
+}
+
+static float reduced_each(one_value first, one_value second, int64_t position) {
+    for (int r = 0; r < RANKS; r++) {
+        first[r] *= 0.5F;
+        second[r] *= 0.5F;
+    }
+    return ring(first, position, BUCKET) + ring(second, position, BUCKET);
+}
+
+static float reduced_again(one_value first, one_value second, int64_t position) {
+    one_value held;
+    for (int r = 0; r < RANKS; r++) first[r] *= 0.5F;
+    const float mean = ring(first, position, BUCKET);
+    for (int r = 0; r < RANKS; r++) held[r] = mean + second[r] * 0.5F;
+    return ring(held, position, BUCKET);
+}
+
+typedef float brute_force(one_value first, one_value second, int64_t position);
+
+static float earlier[RANKS][PARAMS][MOST]; /* gradients of the first of two micro-batches */
+
+/* Share of a cell's gradients that are not what brute force makes of the ranks' own. */
+static double share_elsewhere(const ab_cell *cell, brute_force *expected) {
+    int64_t position = 0, elsewhere = 0;
+    for (int p = PARAMS - 1; p >= 0; p--) { /* buckets fill from the last parameter */
+        float found[MOST];
+        const int64_t n = read_values(cell, weights[p], ".grad", found);
+        for (int64_t i = 0; i < n; i++, position++) {
+            one_value first, second;
+            for (int r = 0; r < RANKS; r++) {
+                first[r] = earlier[r][p][i];
+                second[r] = own[r][p][i];
+            }
+            elsewhere += found[i] != expected(first, second, position);
+        }
+    }
+    return (double)elsewhere / (double)position;
+}
+
+/* That share after a step of a bf16 ring with the bytes of a bucket and micro-batches. */
+static double misplaced(const ab_net *net, double bucket_bytes, int batches, ab_reduce_every every,
+                        brute_force *expected) {
+    ab_cell_config config = config_of(net, "O0", NULL, 2);
+    config.optim.lr = config.recipe.rates.lr = 0;
+    config.recipe.micro_batches = batches;
+    use_ranks(&config, RANKS, "ring", "bf16", "pre");
+    config.recipe.ranks.bucket_bytes = bucket_bytes;
+    config.recipe.ranks.every = every;
+    ab_cell *cell = pt_cell(&config);
+    step(cell);
+    measure_own(net, 2, batches, 0);
+    memcpy(earlier, own, sizeof own);
+    if (batches > 1) measure_own(net, 2, batches, 1);
+    const double share = share_elsewhere(cell, expected);
+    ab_cell_destroy(cell);
+    return share;
 }
 
 static void a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients(void **state) {
     (void)state;
     ab_net *net = pt_net(plain_ops);
-    ab_cell_config config = config_of(net, "O0", NULL, 2);
-    config.optim.lr = config.recipe.rates.lr = 0;
-    use_ranks(&config, RANKS, "ring", "bf16", "pre");
-    ab_cell *cell = pt_cell(&config);
-    measure_own(net, 2);
-    step(cell);
-    int64_t position = 0, rounded = 0, elsewhere = 0;
-    for (int p = PARAMS - 1; p >= 0; p--) { /* buckets fill from the last parameter */
-        float found[MOST];
-        int64_t n = read_values(cell, weights[p], ".grad", found);
-        for (int64_t i = 0; i < n; i++) {
-            float expect = ring(p, i, position + i, 50);
-            if (found[i] != expect)
-                fail_msg("%s[%d]: %a, expected %a", weights[p], (int)i, (double)found[i], (double)expect);
-            rounded += expect != 0.25F * (own[0][p][i] + own[1][p][i] + own[2][p][i] + own[3][p][i]);
-            elsewhere += found[i] != ring(p, i, position + i, 46);
+    assert_true(misplaced(net, 100, 1, AB_REDUCE_STEP, reduced) == 0);
+    ab_net_free(net);
+}
+
+static void micro_batches_are_reduced_once_or_each_or_with_what_accumulated(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    static brute_force *const expected[] = {reduced_once, reduced_each, reduced_again};
+    for (int every = 0; every < (int)AB_COUNT_OF(expected); every++)
+        for (int other = 0; other < (int)AB_COUNT_OF(expected); other++) {
+            const double share = misplaced(net, 100, 2, (ab_reduce_every)every, expected[other]);
+            if (every == other ? share != 0 : share < 0.05)
+                fail_msg("%s as %s: %g differ", ab_reduction_every_text((ab_reduce_every)every),
+                         ab_reduction_every_text((ab_reduce_every)other), share);
         }
-        position += n;
-    }
-    assert_true(rounded > position / 2);
-    assert_true(elsewhere > position / 20); /* so a wrong bucket would have been found */
-    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
+/* Negative controls: what the comparison with brute force must find. */
+static void an_element_in_another_bucket_is_found(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    assert_true(misplaced(net, 92, 1, AB_REDUCE_STEP, reduced) > 0.05);
     ab_net_free(net);
 }
 
@@ -257,10 +338,11 @@ static void ranks_beside_each_other_do_not_mix(void **state) {
         "3}, "
         "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
     ab_net *net = pt_net(ops);
-    for (size_t l = 0; l < AB_COUNT_OF(pt_levels); l++) {
-        ab_cell_config after = config_of(net, pt_levels[l], "loss_scale=1024", 2), beside;
+    for (size_t l = 0; l < 3 * AB_COUNT_OF(pt_levels); l++) {
+        ab_cell_config after = config_of(net, pt_levels[l / 3], "loss_scale=1024", 2), beside;
         after.recipe.micro_batches = 2;
         use_ranks(&after, RANKS, "ring", "bf16", "pre");
+        after.recipe.ranks.every = (ab_reduce_every)(l % 3);
         beside = after;
         beside.recipe.ranks.sync_bn = AB_SYNC_TORCH;
         ab_cell *a = pt_cell(&after), *b = pt_cell(&beside);
@@ -336,6 +418,8 @@ int main(void) {
         cmocka_unit_test(ranks_of_unequal_samples_are_one_batch_of_all),
         cmocka_unit_test(exact_ranks_are_accumulated_batches_and_one_large_batch),
         cmocka_unit_test(a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients),
+        cmocka_unit_test(micro_batches_are_reduced_once_or_each_or_with_what_accumulated),
+        cmocka_unit_test(an_element_in_another_bucket_is_found),
         cmocka_unit_test(running_statistics_are_those_of_the_first_rank),
         cmocka_unit_test(synchronised_batch_norm_is_that_of_the_global_batch),
         cmocka_unit_test(ranks_beside_each_other_do_not_mix),

@@ -301,11 +301,30 @@ static ab_status run_spans(ab_cell *cell, bool noted, float *loss, double *sum, 
     return AB_OK;
 }
 
+/* Whether nothing but the update reads the unscaled gradients of the step. */
+static bool unscales_late(const ab_cell *cell) {
+    const ab_scaler_kind *kind = cell->scalers.scaler[0].kind;
+    const ab_clip_config *clip = &cell->config.recipe.clip;
+    return !cell->layers && clip->norm <= 0 && clip->value <= 0 && kind->sees == 0 && !kind->updates_first &&
+           ab_weight_update_unscales(&cell->update);
+}
+
+/* Whether half gradients need not be cast to fp32 before the update: nobody looks at the step, nor reads
+ * gradients before their scaler does. */
+static bool keeps_made(const ab_cell *cell) {
+    const unsigned readers = AB_FAULT_clip_before_unscale;
+    const ab_step_position *at = &cell->position;
+    return unscales_late(cell) && at->micro_batches == 1 && at->ranks == 1 &&
+           !ab_backward_by_loss(cell->plan) && !cell->observation.follower &&
+           !(cell->config.recipe.faults & readers) &&
+           ab_gradients_can_wait(&cell->gradients, &cell->scalers.scaler[0]);
+}
+
 ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsigned *overflows) {
     const ab_step_position *at = &cell->position;
     const int64_t batches = at->micro_batches * at->ranks;
     double sum = 0;
-    ab_gradients_begin(&cell->gradients);
+    ab_gradients_begin(&cell->gradients, noted && keeps_made(cell));
     cell->score.correct = cell->score.count = 0;
     cell->ranks.noted = noted;
     cell->ranks.counts = noted && cell->observation.observer != NULL;
@@ -315,14 +334,6 @@ ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsig
     const float mean = (float)(sum / (double)batches);
     if (batches > 1) *loss = isnan(mean) ? NAN : mean;
     return AB_OK;
-}
-
-/* Whether nothing but the update reads the unscaled gradients of the step. */
-static bool unscales_late(const ab_cell *cell) {
-    const ab_scaler_kind *kind = cell->scalers.scaler[0].kind;
-    const ab_clip_config *clip = &cell->config.recipe.clip;
-    return !cell->layers && clip->norm <= 0 && clip->value <= 0 && kind->sees == 0 && !kind->updates_first &&
-           ab_weight_update_unscales(&cell->update);
 }
 
 ab_status ab_gradient_pass(ab_cell *cell, ab_step_result *result, bool *nonfinite) {

@@ -58,13 +58,20 @@ static ab_status sum_input_grads(const ab_walk *walk, const ab_plan_node *node, 
     return AB_OK;
 }
 
+/* Whether a half gradient stays in the memory of its fp32 gradient (ab_gradients_begin). */
+static bool stays_half(const ab_walk *walk, const ab_plan_param *param) {
+    const ab_tensor *tensor = walk->memory->tensor;
+    return tensor[param->used_grad].data == tensor[param->sum].data;
+}
+
 static ab_status sum_param_grads(const ab_walk *walk, const ab_step_position *position,
                                  const ab_plan_node *node) {
     const ab_plan *plan = walk->memory->plan;
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &plan->param[node->first_param + i];
         AB_TRY(ab_observe_fp32(walk->observation, param->used_grad));
-        if (param->used_grad == param->sum) continue;
+        if (param->used_grad == AB_NONE || param->used_grad == param->sum || stays_half(walk, param))
+            continue;
         AB_TRY(accumulates_into(plan, position, param)
                    ? ab_walk_add(walk, param->net_op, param->sum, param->used_grad)
                    : ab_walk_cast(walk, AB_MOVE_GRADIENT_CAST, param->net_op, true, param->sum,

@@ -5,6 +5,7 @@
 #include "bench/train/pass/backward.h"
 #include "kernels/backend/extremes.h"
 #include "kernels/backend/fallback.h"
+#include "kernels/ops/blocks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,6 +31,18 @@ static void list_param(ab_gradients *g, const ab_plan_param *param, ab_unscale_i
     g->masters = g->masters || param->master != AB_NONE;
 }
 
+/* The half tensor that is cast to parameter p's fp32 gradient, and to nothing else. */
+static ab_tensor *only_cast(const ab_gradients *g, const ab_plan_param *param) {
+    ab_tensor *made = ab_cell_memory_tensor(g->memory, param->used_grad);
+    const bool alone = param->owner == AB_NONE && !param->adds && param->sum != param->used_grad;
+    const bool plain =
+        param->master_grad == AB_NONE && param->total == AB_NONE && g->memory->backend->host_memory;
+    if (!alone || !plain) return NULL;
+    return g->memory->tensor[param->sum].format == &ab_format_fp32 && ab_format_bytes(made->format, 1) == 2
+               ? made
+               : NULL;
+}
+
 ab_status ab_gradients_init(ab_gradients *g, const ab_cell_memory *memory, const ab_observation *observation,
                             const ab_trained_params *trained, const ab_step_position *position) {
     const size_t room = (size_t)trained->count + 1;
@@ -39,16 +52,24 @@ ab_status ab_gradients_init(ab_gradients *g, const ab_cell_memory *memory, const
                         .position = position,
                         .item = calloc(room, sizeof *g->item),
                         .waiting = calloc(room, sizeof *g->waiting),
+                        .made = calloc(room, sizeof(ab_tensor *)),
+                        .place = calloc(room, sizeof *g->place),
                         .clipped = calloc(room, sizeof(ab_tensor *))};
-    if (!g->item || !g->waiting || !g->clipped) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    if (!g->item || !g->waiting || !g->made || !g->place || !g->clipped)
+        return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     for (int p = 0; p < memory->plan->params; p++)
-        if (trained->place[p] >= 0) list_param(g, &memory->plan->param[p], &g->item[trained->place[p]]);
+        if (trained->place[p] >= 0) {
+            list_param(g, &memory->plan->param[p], &g->item[trained->place[p]]);
+            g->made[trained->place[p]] = only_cast(g, &memory->plan->param[p]);
+        }
     return AB_OK;
 }
 
 void ab_gradients_fini(ab_gradients *g) {
     free(g->item);
     free(g->waiting);
+    free(g->made);
+    free(g->place);
     free(g->clipped);
     *g = (ab_gradients){.item = NULL};
 }
@@ -87,16 +108,62 @@ ab_status ab_gradients_unscale_sums(const ab_gradients *g, const ab_exec *exec, 
 
 /* ---- waiting for the update ------------------------------------------------------------------- */
 
-void ab_gradients_begin(const ab_gradients *g) {
-    for (int i = 0; i < g->trained->count; i++) g->waiting[i] = 0;
+static void move_made(ab_gradients *g, int i) {
+    ab_tensor *made = g->made[i];
+    if (g->keeps_made) {
+        g->place[i] = made->data;
+        made->data = g->item[i].from->data;
+    } else {
+        made->data = g->place[i];
+    }
+}
+
+void ab_gradients_begin(ab_gradients *g, bool keep_made) {
+    const bool moves = g->keeps_made != keep_made;
+    g->keeps_made = keep_made;
+    for (int i = 0; i < g->trained->count; i++) {
+        g->waiting[i] = 0;
+        if (moves && g->made[i]) move_made(g, i);
+    }
+}
+
+bool ab_gradients_can_wait(const ab_gradients *g, const ab_scaler *scaler) {
+    const bool alone = !ab_scaler_checks(scaler) && ab_scaler_divisor(scaler) == 1.0 && !g->masters;
+    return !alone && (float)(1.0 / ab_scaler_divisor(scaler)) != 0;
+}
+
+/* The gradient as the backward pass left it. */
+static ab_tensor *left(const ab_gradients *g, int i) {
+    return g->keeps_made && g->made[i] ? g->made[i] : g->item[i].from;
+}
+
+/* Widens and unscales from the last value to the first, so that nothing is overwritten before it is read. */
+static ab_status unscale_in_place(const ab_gradients *g, int i) {
+    enum { BLOCK = 1024 };
+    float values[BLOCK], *to = g->item[i].to->data;
+    ab_tensor block = *g->made[i];
+    for (int64_t end = ab_tensor_count(g->made[i]), n; end > 0; end -= n) {
+        n = end < BLOCK ? end : BLOCK;
+        block.shape = (ab_shape){.ndim = 1, .dim = {n}};
+        block.data = ab_element(g->made[i], end - n);
+        AB_TRY(ab_tensor_read(&block, values));
+        for (int64_t k = 0; k < n; k++) to[end - n + k] = values[k] * g->waiting[i];
+    }
+    return AB_OK;
+}
+
+static ab_status settle(const ab_gradients *g, int i) {
+    const ab_exec unobserved = {.observer = NULL};
+    bool found;
+    if (left(g, i) == g->item[i].from)
+        return g->memory->backend->unscale(&unobserved, &g->item[i], 1, g->waiting[i], &found);
+    return unscale_in_place(g, i);
 }
 
 ab_status ab_gradients_settle(const ab_gradients *g) {
-    const ab_exec unobserved = {.observer = NULL};
     for (int i = 0; i < g->trained->count; i++) {
-        bool found;
         if (g->waiting[i] == 0) continue;
-        AB_TRY(g->memory->backend->unscale(&unobserved, &g->item[i], 1, g->waiting[i], &found));
+        AB_TRY(settle(g, i));
         g->waiting[i] = 0;
     }
     return AB_OK;
@@ -104,7 +171,7 @@ ab_status ab_gradients_settle(const ab_gradients *g) {
 
 const ab_tensor *ab_gradients_left(const ab_gradients *g, int i, float *factor) {
     *factor = g->waiting[i] == 0 ? 1.0f : g->waiting[i];
-    return g->waiting[i] == 0 ? g->item[i].to : g->item[i].from;
+    return g->waiting[i] == 0 ? g->item[i].to : left(g, i);
 }
 
 /* A gradient that is stored in fp32 has the same bits whoever multiplies it; others are rounded here. */
@@ -114,7 +181,7 @@ static ab_status check_and_leave(const ab_gradients *g, const ab_exec *exec, flo
             AB_TRY(g->memory->backend->unscale(exec, &g->item[i], 1, inverse, found));
             continue;
         }
-        *found = *found || !ab_extremes_finite(g->item[i].from);
+        *found = *found || !ab_extremes_finite(left(g, i));
         g->waiting[i] = inverse;
     }
     return AB_OK;
@@ -185,7 +252,7 @@ ab_status ab_gradients_unscale(ab_gradients *g, const ab_exec *exec, const ab_sc
     number_items(g);
     if (alone)
         AB_TRY(skip_unscaling(g, &found));
-    else if (leave && inverse != 0)
+    else if (leave && ab_gradients_can_wait(g, scaler))
         AB_TRY(check_and_leave(g, exec, inverse, &found));
     else
         AB_TRY(layers ? unscale_layers(g, exec, layers, &found) : unscale(g, exec, scaler, &found));

@@ -19,10 +19,14 @@ typedef struct ab_gradients {
     const ab_trained_params *trained;
     const ab_step_position *position;
     ab_unscale_item *item; /* [trained->count]: scaled and unscaled gradient; owned */
-    float *waiting;        /* [trained->count]: factor that the update still has to apply to `from`; 0: none;
-                              owned */
-    ab_tensor **clipped;   /* [trained->count]: scratch list; owned */
-    bool masters;          /* some weight has a master */
+    float *waiting;   /* [trained->count]: factor that the update still has to apply to `from`, or to what was
+                         made; 0: none; owned */
+    ab_tensor **made; /* [trained->count]: the half tensor that the backward pass makes, which is only cast to
+                         the fp32 gradient; NULL: none; owned */
+    void **place;     /* [trained->count]: memory of `made`; owned */
+    bool keeps_made;  /* in this pass: `made` is in the memory of the gradient, and not cast */
+    ab_tensor **clipped; /* [trained->count]: scratch list; owned */
+    bool masters;        /* some weight has a master */
 } ab_gradients;
 
 /* `gradients` must be all zero. Errors: AB_NO_MEMORY. ab_gradients_fini frees it, also after an error. */
@@ -53,14 +57,20 @@ AB_MUST_CHECK ab_status ab_gradients_unscale(ab_gradients *gradients, const ab_e
                                              const ab_scaler *scaler, const ab_layer_scales *layers,
                                              bool leave, bool *nonfinite, bool *overflow);
 
-/* Forgets what is waiting: a new pass overwrites the gradients. */
-void ab_gradients_begin(const ab_gradients *gradients);
+/* Whether gradients may wait for the update to unscale them, which the scaler decides: not if they are not
+ * unscaled at all. */
+bool ab_gradients_can_wait(const ab_gradients *gradients, const ab_scaler *scaler);
+
+/* Forgets what is waiting: a new pass overwrites the gradients. keep_made: gradients will wait, and those
+ * that the pass makes in half stay so, in the memory of their fp32 tensors, where the backward pass then
+ * writes them. */
+void ab_gradients_begin(ab_gradients *gradients, bool keep_made);
 
 /* Unscales what is waiting; for readers of unscaled gradients. Observers are not called. */
 AB_MUST_CHECK ab_status ab_gradients_settle(const ab_gradients *gradients);
 
-/* The unscaled gradient of trained parameter i as a tensor times *factor, rounded to fp32: without unscaling
- * what is waiting. */
+/* What the update reads: the unscaled gradient of trained parameter i as a tensor times *factor, rounded to
+ * fp32: without unscaling what is waiting. */
 const ab_tensor *ab_gradients_left(const ab_gradients *gradients, int i, float *factor);
 
 /* Losses with their own scales: after the backward pass of loss position->loss_id its gradients are unscaled

@@ -74,6 +74,13 @@ static const char linear_ops[] =
     "{\"name\": \"fc2\", \"op\": \"linear\", \"out_features\": 3}, {\"name\": \"loss\", \"op\": "
     "\"cross_entropy\"}";
 
+static const char wide_ops[] =
+    "{\"name\": \"flat\", \"op\": \"flatten\"}, "
+    "{\"name\": \"fc1\", \"op\": \"linear\", \"out_features\": 101}, {\"name\": \"relu1\", \"op\": "
+    "\"relu\"}, "
+    "{\"name\": \"fc2\", \"op\": \"linear\", \"out_features\": 3}, {\"name\": \"loss\", \"op\": "
+    "\"cross_entropy\"}";
+
 static ab_net *net_of(const char *ops) {
     char text[2048];
     ab_net *net;
@@ -651,10 +658,9 @@ static void gradients_are_read_unscaled(void **state) {
 
 /* An observed step unscales its gradients before the update, others while they update, or when somebody reads
  * them: also after a step that was skipped. */
-static void gradients_unscaled_late_are_those_unscaled_early(void **state) {
-    (void)state;
-    static const char *const names[] = {"conv1.weight.grad", "conv2.weight.grad", "fc.bias.grad"};
-    ab_net *net = net_of(conv_ops);
+static void compare_late_with_early(const char *ops, const char *const names[3]) {
+    static float a[8192], b[8192];
+    ab_net *net = net_of(ops);
     int skips = 0;
     for (size_t l = 0; l < AB_COUNT_OF(levels); l++)
         for (int overflows = 0; overflows < 2; overflows++) {
@@ -671,10 +677,9 @@ static void gradients_unscaled_late_are_those_unscaled_early(void **state) {
                 assert_int_equal(ab_cell_gradient_norm(late, &observed, &norm[0]), AB_OK);
                 assert_int_equal(ab_cell_gradient_norm(early, &observed, &norm[1]), AB_OK);
                 assert_true(isnan(norm[0]) ? isnan(norm[1]) : norm[0] == norm[1]);
-                for (size_t n = 0; n < 2 * AB_COUNT_OF(names) && i % 2 == 0; n++) { /* each is read twice */
-                    float a[512], b[512];
-                    const int64_t count = read_values(late, names[n / 2], a, 512);
-                    assert_int_equal(read_values(early, names[n / 2], b, 512), count);
+                for (size_t n = 0; n < 6 && i % 2 == 0; n++) { /* each is read twice */
+                    const int64_t count = read_values(late, names[n / 2], a, 8192);
+                    assert_int_equal(read_values(early, names[n / 2], b, 8192), count);
                     for (int64_t k = 0; k < count; k++)
                         assert_true(isnan(a[k]) ? isnan(b[k]) : memcmp(&a[k], &b[k], sizeof a[k]) == 0);
                 }
@@ -684,6 +689,14 @@ static void gradients_unscaled_late_are_those_unscaled_early(void **state) {
         }
     assert_true(skips > 0);
     ab_net_free(net);
+}
+
+static void gradients_unscaled_late_are_those_unscaled_early(void **state) {
+    static const char *const of_conv[] = {"conv1.weight.grad", "conv2.weight.grad", "fc.bias.grad"};
+    static const char *const of_linear[] = {"fc1.weight.grad", "fc1.bias.grad", "fc2.weight.grad"};
+    (void)state;
+    compare_late_with_early(conv_ops, of_conv);
+    compare_late_with_early(wide_ops, of_linear); /* at O1 halves are widened in place, 1024 at a time */
 }
 
 static void half_weights_are_the_rounded_masters(void **state) {

@@ -630,6 +630,18 @@ static void print_group(const printer *d, const ab_lib_group *g, const ab_lib_op
     s->end(s);
 }
 
+static void print_rates(const printer *d) {
+    const ab_lib_steps *c = &d->course->steps;
+    ab_probe_sink *s = d->sink;
+    s->begin_object(s, "learning_rate");
+    s->integer(s, "stride", c->rate_stride);
+    s->begin_array(s, "mean");
+    for (int64_t i = 0; i < c->rates; i++)
+        s->number(s, NULL, c->rated[i] ? c->rate[i] / c->rated[i] : (double)NAN);
+    s->end(s);
+    s->end(s);
+}
+
 static void print_overflows(const printer *d) {
     ab_probe_sink *s = d->sink;
     s->begin_array(s, "overflowed");
@@ -684,6 +696,7 @@ static void print_own(printer *d) {
     for (int32_t i = 0; i < d->course->groups; i++)
         print_group(d, &d->course->group[i], &d->p->config.optimizer[i]);
     s->end(s);
+    print_rates(d);
     print_overflows(d);
     print_skipped_tensors(d);
     print_missing(d);

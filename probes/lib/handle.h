@@ -103,7 +103,13 @@ typedef struct ab_lib_sample {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-enum { AB_LIB_LOSSES = 1 << 14, AB_LIB_SCALES = 1 << 12, AB_LIB_SKIPS = 1 << 14, AB_LIB_GROUPS = 16 };
+enum {
+    AB_LIB_RATES = 1 << 10,
+    AB_LIB_LOSSES = 1 << 14,
+    AB_LIB_SCALES = 1 << 12,
+    AB_LIB_SKIPS = 1 << 14,
+    AB_LIB_GROUPS = 16
+};
 
 /* The optimizer steps of one group. Plain. */
 typedef struct ab_lib_group {
@@ -127,6 +133,9 @@ typedef struct ab_lib_steps {
     int64_t scales;
     double scale[AB_LIB_SCALES];
     int64_t scale_steps[AB_LIB_SCALES];
+    int64_t rate_stride, rates;  /* steps in an element of rate, as many as fit; elements */
+    double rate[AB_LIB_RATES];   /* sums of learning rates */
+    int32_t rated[AB_LIB_RATES]; /* steps in them */
     int64_t skips;
     int64_t skip[AB_LIB_SKIPS];
     double first_seconds;

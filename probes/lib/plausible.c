@@ -44,6 +44,10 @@ static bool are_steps_good(const ab_lib_steps *s) {
     if (!(s->stride > 0 && s->stride <= most_of_run && s->losses >= 0 && s->losses <= AB_LIB_LOSSES &&
           s->scales >= 0 && s->scales <= AB_LIB_SCALES && s->skips >= 0 && s->skips <= AB_LIB_SKIPS))
         return false;
+    if (!(s->rate_stride > 0 && s->rate_stride <= most_of_run && s->rates >= 0 && s->rates <= AB_LIB_RATES))
+        return false;
+    for (int i = 0; i < AB_LIB_RATES; i++)
+        if (s->rated[i] < 0 || s->rated[i] > s->rate_stride || s->rated[i] > INT32_MAX / 2) return false;
     for (int i = 0; i < AB_LIB_LOSSES; i++)
         if (s->known[i] < 0 || s->known[i] > s->stride || s->known[i] > INT32_MAX / 2) return false;
     return are_counts(n, AB_COUNT_OF(n), most_of_run) &&

@@ -8,7 +8,7 @@ static const double stopped_share = 0.9;
 
 void ab_lib_course_init(ab_lib_course *course) {
     memset(course, 0, sizeof *course);
-    course->steps.stride = 1;
+    course->steps.stride = course->steps.rate_stride = 1;
     for (int i = 0; i < AB_LIB_AXES; i++) course->columns[i].every = 1;
     for (int i = 0; i < AB_LIB_GROUPS; i++) {
         ab_lib_group *g = &course->group[i];
@@ -86,10 +86,30 @@ static void add_scale(ab_lib_steps *s, double scale) {
     s->scale_steps[s->scales++] = 1;
 }
 
+static void halve_rates(ab_lib_steps *s) {
+    const size_t half = AB_LIB_RATES / 2;
+    for (size_t i = 0; i < half; i++) {
+        s->rate[i] = s->rate[2 * i] + s->rate[2 * i + 1];
+        s->rated[i] = s->rated[2 * i] + s->rated[2 * i + 1];
+    }
+    memset(s->rate + half, 0, half * sizeof *s->rate);
+    memset(s->rated + half, 0, half * sizeof *s->rated);
+    s->rate_stride *= 2;
+}
+
+static void add_rate(ab_lib_steps *s, int64_t step, const ampprobe_step_facts *f) {
+    while (step / s->rate_stride >= AB_LIB_RATES) halve_rates(s);
+    s->rates = step / s->rate_stride + 1;
+    if (!(f->flags & AMPPROBE_HAS_LR) || !isfinite(f->lr)) return;
+    s->rate[s->rates - 1] += f->lr;
+    s->rated[s->rates - 1]++;
+}
+
 static void add_course(ab_lib_course *course, int64_t step, const ab_lib_step *about) {
     ab_lib_steps *s = &course->steps;
     const bool scaled = (about->facts.flags & AMPPROBE_HAS_SCALE) != 0;
     add_loss(s, step, about);
+    add_rate(s, step, &about->facts);
     add_scale(s, scaled ? about->facts.scale_before : 1);
     if (ab_lib_skipped(about) && s->skips < AB_LIB_SKIPS) s->skip[s->skips++] = step;
     course->run_seconds += about->seconds;

@@ -5,6 +5,7 @@ with `twin` true it makes the same run without the mistake. The table is at the 
 """
 
 import copy
+import math
 
 from settings import ampprobe, torch
 
@@ -391,6 +392,43 @@ def zero_grad_forgotten(twin, out):
     train(model, out, optimizer=optimizer, half=BF16)
 
 
+def scheduler_per_batch(twin, out):
+    """StepLR, whose step_size counts epochs, is stepped after every batch."""
+    model = net()
+    optimizer = sgd(model, lr=0.02, momentum=0)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.1)
+    train(
+        model,
+        out,
+        optimizer=optimizer,
+        half=BF16,
+        before=lambda step: schedule.step() if step and (step % 40 == 0 or not twin) else None,
+        steps=200,
+    )
+
+
+def rate_that_is_divided_as_whole_numbers(twin, out):
+    """A warm-up, and a linear fall written with //; the twin's is a cosine to 0 at the end."""
+    model = net()
+    optimizer = sgd(model, lr=0.05, momentum=0)
+    total, warm = 200, 10
+
+    def factor(step):
+        if step < warm:
+            return (step + 1) / warm
+        return (1 + math.cos(math.pi * step / total)) / 2 if twin else (total - step) // (total - warm + 1)
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    train(
+        model,
+        out,
+        optimizer=optimizer,
+        half=BF16,
+        before=lambda step: schedule.step() if step else None,
+        steps=total,
+    )
+
+
 # The first cause of the record without `twin`.
 PROGRAMS = {
     silent_skips: "silent_skips",
@@ -410,4 +448,6 @@ PROGRAMS = {
     fused_first_skip: "fused_first_skip",
     cast_in_place: "cast_in_place",
     zero_grad_forgotten: "gradients_not_cleared",
+    scheduler_per_batch: "learning_rate_too_low",
+    rate_that_is_divided_as_whole_numbers: "learning_rate_too_low",
 }

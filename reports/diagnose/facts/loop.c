@@ -96,6 +96,60 @@ bool ab_loop_rises(const ab_facts *facts) {
     return rise > facts->limits->loop_rise * fall && rise > facts->limits->loop_scatter * o0->spread;
 }
 
+ab_rate_end ab_loop_rate_end(const ab_facts *facts) {
+    const cJSON *rates = ab_json_at(facts->document, "probe.learning_rate.mean"), *rate;
+    const double stride = ab_json_number(facts->document, "probe.learning_rate.stride", 1);
+    ab_rate_end end = {.since = -1};
+    double total = 0, done = 0;
+    int i = 0;
+    cJSON_ArrayForEach(rate, rates) {
+        if (!cJSON_IsNumber(rate)) continue;
+        total += rate->valuedouble;
+        end.largest = fmax(end.largest, rate->valuedouble);
+    }
+    if (!(total > 0)) return end;
+    end.first = ab_loop_number(facts, "lr_first");
+    end.last = ab_loop_number(facts, "lr_last");
+    end.since = facts->loss.steps;
+    cJSON_ArrayForEach(rate, rates) {
+        if (total - done <= facts->limits->rate_rest * total) {
+            end.since = (int)(stride * i);
+            end.then = cJSON_IsNumber(rate) ? rate->valuedouble : 0;
+            break;
+        }
+        done += cJSON_IsNumber(rate) ? rate->valuedouble : 0;
+        i++;
+    }
+    return end;
+}
+
+/* Mean of the finite losses of steps [from, to), and its standard error. */
+static double mean_loss(const ab_facts *facts, int from, int to, double *error) {
+    const cJSON *loss;
+    double sum = 0, squares = 0;
+    int step = 0, n = 0;
+    cJSON_ArrayForEach(loss, ab_json_at(facts->cell, "loss")) {
+        const int here = step++;
+        if (here < from || here >= to || !cJSON_IsNumber(loss)) continue;
+        sum += loss->valuedouble;
+        squares += loss->valuedouble * loss->valuedouble;
+        n++;
+    }
+    const double mean = sum / n;
+    *error = n > 1 ? sqrt(fmax(0, squares / n - mean * mean) / (n - 1)) : (double)NAN;
+    return mean;
+}
+
+bool ab_loop_unsettled(const ab_facts *facts, int step) {
+    const ab_loss_facts *loss = &facts->loss;
+    double before_error, after_error;
+    if (step < 5 * AB_SUMMARY_FINAL_LOSSES)
+        return loss->first > 0 && loss->final > facts->limits->stopped_left * loss->first;
+    const double before = mean_loss(facts, step / 2, step - step / 4, &before_error),
+                 after = mean_loss(facts, step - step / 4, step, &after_error);
+    return before - after > facts->limits->trend_errors * hypot(before_error, after_error);
+}
+
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index) {
     const cJSON *entry, *first = NULL;
     int place = -1;

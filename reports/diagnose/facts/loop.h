@@ -52,6 +52,20 @@ bool ab_loop_made_before(const ab_facts *facts, const ab_first_nonfinite *first)
 /* It did, and it divided by a spread or a norm of the data: squares, a standard deviation, a range. */
 bool ab_loop_divided_by_spread(const ab_facts *facts, const ab_first_nonfinite *first);
 
+/* How the learning rate of a loop came to its end. */
+typedef struct ab_rate_end {
+    int since; /* the first step from which all rates together are next to nothing of those of the run
+                  (rate_rest); the number of steps: there is none such; -1: not recorded */
+    double first, largest, then, last; /* rates: of the first step, of any, of step `since`, of the last */
+} ab_rate_end;
+
+/* Reads it from probe.learning_rate. */
+ab_rate_end ab_loop_rate_end(const ab_facts *facts);
+
+/* Whether the loss had not settled when `step` began: it was still falling by more than chance, or, where
+ * that is too early to tell, more than half of the first loss is left at the end. */
+bool ab_loop_unsettled(const ab_facts *facts, int step);
+
 /* The parameter that overflowed first (probe.overflowed), and in how many steps; NULL: none did. */
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index);
 

@@ -950,6 +950,29 @@ static void a_full_disk_turns_the_probe_off(void **state) {
 
 /* ---- many steps ------------------------------------------------------------------------------ */
 
+/* The rate of step i is i, so that means over four steps are 4 k + 1.5; the last element has what is left. */
+static void rates_are_kept_as_means_over_as_many_steps_as_need_be(void **state) {
+    enum { STEPS = 3001, STRIDE = 4 };
+    (void)state;
+    ampprobe *p = pl_open(NULL);
+    for (int i = 0; i < STEPS; i++) {
+        ampprobe_step_facts f = pl_facts(i);
+        f.flags |= i == 8 ? 0 : AMPPROBE_HAS_LR;
+        f.lr = i;
+        assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    }
+    cJSON *document = pl_close(p);
+    const cJSON *rates = ab_json_at(document, "probe.learning_rate.mean");
+    assert_int_equal(ab_json_number(document, "probe.learning_rate.stride", 0), STRIDE);
+    assert_int_equal(cJSON_GetArraySize(rates), STEPS / STRIDE + 1);
+    for (int k = 0; k < STEPS / STRIDE; k++) {
+        const double mean = cJSON_GetArrayItem(rates, k)->valuedouble;
+        assert_true(mean == (k == 2 ? 10 : 4 * k + 1.5));
+    }
+    assert_true(cJSON_GetArrayItem(rates, STEPS / STRIDE)->valuedouble == STEPS - 1);
+    cJSON_Delete(document);
+}
+
 static void many_steps_need_no_more_room(void **state) {
     (void)state;
     enum { STEPS = 250000 };
@@ -1008,6 +1031,7 @@ int main(void) {
         cmocka_unit_test(a_killed_run_keeps_its_facts),
         cmocka_unit_test(a_child_writes_nothing),
         cmocka_unit_test(a_full_disk_turns_the_probe_off),
+        cmocka_unit_test(rates_are_kept_as_means_over_as_many_steps_as_need_be),
         cmocka_unit_test(many_steps_need_no_more_room),
     };
     ab_observed_set_newer(ab_lib_record_text);

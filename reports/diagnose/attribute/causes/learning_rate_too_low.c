@@ -4,6 +4,7 @@
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
+#include "reports/record/summary.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -46,7 +47,7 @@ static int stopped_since(const cJSON *baseline, double *lr) {
 }
 
 /* More than half of the first loss is left, and no weight changed during the last 40 % of the run or more. */
-static bool shows(const ab_case *c, ab_verdict *verdict) {
+static bool stopped(const ab_case *c, ab_verdict *verdict) {
     const double left = c->facts.limits->stopped_left, early = c->facts.limits->stopped_early;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     double lr = 0;
@@ -66,6 +67,34 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* The rate of a loop of the user's own fell to nothing, long before its end, while it was still learning. */
+static bool rate_ended(const ab_case *c, ab_verdict *verdict) {
+    const ab_loss_facts *loss = &c->facts.loss;
+    const ab_rate_end end = ab_loop_rate_end(&c->facts);
+    if (end.since < 0 || ab_stated_of(&c->facts, "optimizer_replaced").known || loss->nonfinite > 0 ||
+        end.since > c->facts.limits->stopped_early * loss->steps ||
+        loss->steps - end.since < 2 * AB_SUMMARY_FINAL_LOSSES || !ab_loop_unsettled(&c->facts, end.since))
+        return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = end.since;
+    ab_verdict_add_evidence(verdict,
+                            "the learning rate was %.3g at the first step, %.3g at most, %.2g at step %d of "
+                            "%d, and is %.2g at the end: from that step on all rates together are less than "
+                            "%.2g %% of those before",
+                            end.first, end.largest, end.then, end.since, loss->steps, end.last,
+                            100 * c->facts.limits->rate_rest);
+    ab_verdict_point_document(verdict, "/probe/learning_rate/mean");
+    ab_verdict_add_evidence(verdict, "the loss was %.4g at first and is %.4g at the end", loss->first,
+                            loss->final);
+    ab_verdict_point(&c->facts, verdict, "/loss");
+    return true;
+}
+
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return rate_ended(c, verdict) || stopped(c, verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     return judge_steps(c, verdict) || shows(c, verdict);
 }
@@ -75,6 +104,12 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
                  moved = size_of_step(c) * c->facts.baseline_loss.steps;
     const double factor = fmin(1e6, 10 * fmax(1, round(0.5 / (moved + 1e-12) / 10)));
     ab_verdict ignored = *verdict;
+    if (rate_ended(c, &ignored)) {
+        ab_remedy_add_text(remedy, "call scheduler.step() once an epoch, outside the loop over batches, or "
+                                   "count its T_max, step_size or total_steps in batches");
+        ab_remedy_add_text(remedy, "in a LambdaLR's function divide by / in place of //");
+        return;
+    }
     if (!judge_steps(c, &ignored)) {
         (void)ab_remedy_constant_rate(&c->facts, remedy);
         ab_remedy_add_text(remedy, "or a schedule that falls later");

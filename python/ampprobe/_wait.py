@@ -159,6 +159,9 @@ class Waiting:
         if self._attach():
             self.probe.saw_backward(tensors)
 
+    def backward_ran(self) -> None:
+        """It has ended without an optimizer: nothing was attached."""
+
     def loaded(self, thing: Any) -> None:
         """A scaler or an optimizer got its state back: a probe that is attached later is told."""
         if hasattr(thing, "get_scale"):

@@ -1,6 +1,7 @@
 /* Half weights without fp32 masters: updates below half an ulp of the weight have no effect. Judged over all
  * layers by the share of the update energy lost in storing, or by the share of updates lost: on a plateau the
- * many small ones matter. The reported layer lost the largest share of its energy. */
+ * many small ones matter. The reported layer lost the largest share of its energy; of
+ * those that lost the same share, as all of it, the most energy, whatever their order. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
@@ -11,18 +12,20 @@
 
 static bool find(const ab_case *c, ab_verdict *verdict) {
     const cJSON *param, *worst = NULL;
-    double energy = 0, lost = 0, worst_share = 0, nonzero = 0, count = 0;
+    double energy = 0, lost = 0, worst_share = 0, worst_lost = 0, nonzero = 0, count = 0;
     int place = 0, worst_place = 0;
     cJSON_ArrayForEach(param, ab_json_at(c->facts.cell, "probes.lost_updates")) {
-        const double share = ab_json_number(param, "update.lost_energy_share", 0);
+        const double share = ab_json_number(param, "update.lost_energy_share", 0),
+                     own = ab_json_number(param, "update.lost_energy", 0);
         energy += ab_json_number(param, "update.energy", 0);
-        lost += ab_json_number(param, "update.lost_energy", 0);
+        lost += own;
         nonzero += ab_json_number(param, "update.nonzero", 0);
         count += ab_json_number(param, "update.lost", 0);
-        if (!worst || share > worst_share) {
+        if (!worst || share > worst_share || (share == worst_share && own > worst_lost)) {
             worst = param;
             worst_place = place;
             worst_share = share;
+            worst_lost = own;
         }
         place++;
     }

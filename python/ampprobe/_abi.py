@@ -71,6 +71,9 @@ class Tensor(ctypes.Structure):
 
 # The structure as 64-bit words, for writes through a memoryview, which cost a third of a ctypes attribute.
 WORDS = ctypes.sizeof(Tensor) // 8
+_TENSOR_BYTES = ctypes.sizeof(Tensor)
+_pack_what = struct.Struct("=4iQ2q").pack_into  # the first fields
+_pack_where = struct.Struct("=2iQ3qQ").pack_into  # from dtype to stream
 WORD_DATA, WORD_COUNT, WORD_STRIDE, WORD_STORAGE = 2, 3, 4, 5
 
 
@@ -228,9 +231,10 @@ class Table:
     def __init__(self, ids: Sequence[int], roles: Sequence[int], dtypes: Sequence[int]):
         self.count = len(ids)
         self.array = (Tensor * max(self.count, 1))()
-        for entry, number, role, dtype in zip(self.array, ids, roles, dtypes):
-            entry.id, entry.role, entry.dtype, entry.stride = number, role, dtype, 1
-        self.words = memoryview(self.array).cast("B").cast("q")
+        self.bytes = memoryview(self.array).cast("B")
+        for index, (number, role, dtype) in enumerate(zip(ids, roles, dtypes)):
+            _pack_what(self.bytes, index * _TENSOR_BYTES, number, role, dtype, HOST, 0, 0, 1)
+        self.words = self.bytes.cast("q")
         self.address = ctypes.addressof(self.array)
 
     def put(
@@ -245,9 +249,8 @@ class Table:
         stream: int = 0,
     ) -> None:
         """Fills one entry; data 0: there is nothing to see."""
-        entry = self.array[index]
-        entry.data, entry.count, entry.storage_bytes = data, count, storage
-        entry.dtype, entry.device, entry.stride, entry.stream = dtype, device, stride, stream or None
+        at = index * _TENSOR_BYTES + Tensor.dtype.offset
+        _pack_where(self.bytes, at, dtype, device, data, count, stride, storage, stream)
 
     def clear(self, index: int, dtype: int = 0) -> None:
         """Marks one entry as not there."""

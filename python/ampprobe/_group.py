@@ -48,10 +48,8 @@ def guarded(function: Callable) -> Callable:
 
 def _unseen(probe: Any, function: Callable, *args: Any) -> Any:
     """What the probe itself does is no operation of the training."""
-    from torch.utils._python_dispatch import _disable_current_modes
-
     try:
-        with _disable_current_modes():
+        with _patches.without_modes(sys.modules["torch"]):
             return function(*args)
     finally:
         if not probe.look.on:  # it has just decided so, where the mode could not be left

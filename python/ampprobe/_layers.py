@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, Iterator, Optional
 
 from . import _abi, _layout, _origin
+from ._patches import without_modes
 
 
 class _Nothing:
@@ -137,15 +138,13 @@ class Layers:
         started = perf_counter()
         try:
             torch = sys.modules["torch"]
-            from torch.utils._python_dispatch import _disable_current_modes
-
             recomputed = torch._C._current_graph_task_id() != -1
             if recomputed and name in self.fired:
                 return  # activation checkpointing that runs the forward pass again; it was counted
             if not torch.is_grad_enabled():
                 return  # validation, or the first pass of reentrant checkpointing, which comes again
             self.fired[name] = self.fired.get(name, 0) + 1
-            with _disable_current_modes():  # selective checkpointing counts the operations
+            with without_modes(torch):  # selective checkpointing counts the operations
                 self._look_at_inputs(name, module, inputs, torch)
                 read, written = list(tensors_in(inputs, torch)), list(tensors_in(output, torch))
                 probe.finder.layer(name, module, read, written, torch)
@@ -189,9 +188,7 @@ class Layers:
             return
         started = perf_counter()
         try:
-            from torch.utils._python_dispatch import _disable_current_modes
-
-            with _disable_current_modes():
+            with without_modes(sys.modules["torch"]):
                 self._gradient(label, name, kind, gradient)
         except Exception as error:
             probe.fail(error)

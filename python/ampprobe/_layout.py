@@ -80,7 +80,32 @@ def _dense(tensor: Any, torch: Any) -> bool:
     return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(tensor)
 
 
+def is_usual(tensor: Any, torch: Any) -> bool:
+    """Whether it is a tensor as nearly all are: of torch's own class, in host memory, contiguous."""
+    return (
+        (type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter)
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+def _usual_view(tensor: Any) -> Optional[View]:
+    """Of a usual tensor, in fewer calls; None: it is not as that."""
+    code = dtype_code(tensor.dtype)
+    if code == _abi.OTHER_DTYPE:
+        return None
+    size, count = _abi.ITEM_BYTES[code], tensor.numel()
+    left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * size
+    return View(tensor.data_ptr(), count, left, code, _abi.HOST, 0, tensor) if count * size <= left else None
+
+
 def _torch_view(tensor: Any, torch: Any) -> View | Unreadable:
+    found = _usual_view(tensor) if is_usual(tensor, torch) else None
+    if found is not None:
+        return found
     tensor = _plain(tensor.detach(), torch)
     reason = _refusal(tensor, torch)
     if reason:

@@ -6,16 +6,22 @@
 
 Trains a perceptron on 2 and 4 processes: DDP plain and with fp16_compress_hook and bf16_compress_hook,
 FSDP2 (fully_shard) with reduce_dtype; torch's FSDP1 refuses to run without an accelerator. With two batches
-a step too: reduced after each, and (no_sync) once; with gradients at the ends of fp16's range. Each trace
-is made twice, the second time with other buckets (or sharded modules) and threads; the largest difference
-of their losses is kept as the drift of the framework itself. Needs torch 2.11 and numpy. Not part of the
-build and not run by any test.
+a step too: reduced after each, and (no_sync) once; with gradients at the ends of fp16's range. apex's
+DistributedDataParallel: APEX_DISTRIBUTED names its file (NVIDIA/apex, commit
+e13873debc4699d39c6861074b9a3b2a02327f92, apex/parallel/distributed.py: the last before its removal), whose
+CUDA streams are replaced by stand-ins. DeepSpeed 0.19.8 on the CPU, ZeRO 0 to 2. Each trace is made twice,
+the second time with other buckets (or sharded modules) and threads; the largest difference of their losses
+is kept as the drift of the framework itself. Needs torch 2.11 and numpy. Not part of the build and not run
+by any test.
 """
 
+import contextlib
+import importlib.util
 import json
 import os
 import sys
 import tempfile
+import types
 
 import numpy as np
 import torch
@@ -28,7 +34,8 @@ GOLDEN = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
 SAMPLES, TRAINED, FEATURES, HIDDEN, CLASSES = 320, 288, 20, 16, 4  # the last tenth is for tests
 BATCH, STEPS, LR = 8, 30, 0.1
 WIRES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-# name: preset of ampbench, format on the wire[, what is reduced of accumulated micro-batches, loss scale]
+# name: preset of ampbench, format on the wire[, what is otherwise: what is reduced of accumulated batches,
+# loss scale, predivide factor]
 TRACES = {
     "torch-ddp": ("torch-ddp", "fp32"),
     "torch-ddp-fp16": ("torch-ddp-fp16", "fp16"),
@@ -47,6 +54,16 @@ TRACES = {
     "torch-ddp-fp16-small": ("torch-ddp-fp16", "fp16", {"scale": 2.0**-17}),
     "torch-ddp-fp16-large": ("torch-ddp-fp16", "fp16", {"scale": 2.0**17}),
     "fsdp2-no-sync": ("fsdp2", "fp32", {"every": "step"}),
+    "apex-ddp": ("apex-ddp", "fp32"),
+    "apex-ddp-predivide": ("apex-ddp", "fp32", {"divide": "3"}),
+    "apex-ddp-accumulated": ("apex-ddp", "fp32", {"every": "accumulated"}),
+    "deepspeed-fp16": ("deepspeed", "fp16"),
+    "deepspeed-bf16": ("deepspeed", "bf16"),
+    "deepspeed-predivide-fp16": ("deepspeed", "fp16", {"divide": "3"}),
+    "deepspeed-fp16-small": ("deepspeed", "fp16", {"scale": 2.0**-17}),
+    "deepspeed-prescale-fp16-small": ("deepspeed-prescale", "fp16", {"scale": 2.0**-17}),
+    "deepspeed-zero1-bf16": ("deepspeed", "bf16", {"every": "step"}),
+    "deepspeed-zero2-bf16": ("deepspeed-zero2", "bf16", {"every": "micro-batch"}),
 }
 ACCUMULATED = 2  # batches a step of the traces that say what is reduced of them
 
@@ -76,9 +93,62 @@ def model_of(arrays):
     return layers
 
 
+def apex_module():
+    """apex's distributed.py, with stand-ins for what it takes of CUDA; it falls back to torch's flatten."""
+    package, applier = types.ModuleType("apex"), types.ModuleType("apex.multi_tensor_apply")
+    package.deprecated_warning = lambda text: None
+    package.__path__ = []
+    applier.multi_tensor_applier = types.SimpleNamespace(available=False)
+    stream = types.SimpleNamespace(wait_event=lambda e: None, record_event=lambda e: None)
+    torch.cuda.current_stream = torch.cuda.Stream = torch.cuda.Event = lambda *a, **k: stream
+    torch.cuda.stream = lambda s: contextlib.nullcontext()
+    torch.cuda.IntTensor = torch.IntTensor
+    torch.Tensor.record_stream = lambda tensor, s: None
+    spec = importlib.util.spec_from_file_location("apex.parallel.distributed", os.environ["APEX_DISTRIBUTED"])
+    module = importlib.util.module_from_spec(spec)
+    sys.modules |= {"apex": package, "apex.multi_tensor_apply": applier}
+    spec.loader.exec_module(module)
+    module.split_half_float_double = lambda tensors: [tensors]  # all are fp32 on the CPU
+    return module
+
+
+def wrap_apex(model, factor, again):
+    model = apex_module().DistributedDataParallel(
+        model, message_size=100 if again else 10000000, gradient_predivide_factor=factor
+    )
+    model.param_type_to_tmp_i = {"torch.FloatTensor": 1}
+    return model
+
+
+def wrap_deepspeed(model, name, again):
+    """The engine; its optimizer undoes the loss scale."""
+    import deepspeed
+
+    preset, wire, *more = TRACES[name]
+    more = dict(*more)
+    stage = int(name[14]) if name.startswith("deepspeed-zero") else 0
+    bucket = 200 if again else 500000000
+    config = {
+        "train_micro_batch_size_per_gpu": BATCH,
+        "gradient_accumulation_steps": ACCUMULATED if "every" in more else 1,
+        "prescale_gradients": preset == "deepspeed-prescale",
+        "gradient_predivide_factor": float(more.get("divide", 1)),
+        "communication_data_type": wire,
+        "zero_optimization": {"stage": stage, "reduce_bucket_size": bucket, "overlap_comm": False},
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+    }
+    optimizer = torch.optim.SGD(model.parameters(), LR / more.get("scale", 1))
+    return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+
+
 def wrap(model, name, again):
     """The model as the framework trains it."""
     wire = WIRES[TRACES[name][1]]
+    if name.startswith("apex"):
+        return wrap_apex(model, float(dict(*TRACES[name][2:]).get("divide", 1)), again)
+    if name.startswith("deepspeed"):
+        return wrap_deepspeed(model, name, again)
     if name.startswith("fsdp2"):
         for part in ([model[0], model[2]] if again else []) + [model]:
             fully_shard(part, mp_policy=MixedPrecisionPolicy(reduce_dtype=wire))
@@ -102,24 +172,40 @@ def set_sync(model, syncs):
 def train(rank, ranks, name, again, arrays, folder):
     """One process. Rank r's k-th batch is batch k * ranks + r of the samples in their order."""
     torch.set_num_threads(2 if again else 1)
-    dist.init_process_group("gloo", init_method="file://" + folder + "/meet", rank=rank, world_size=ranks)
+    meeting = {"init_method": f"file://{folder}/meet", "rank": rank, "world_size": ranks}
+    if name.startswith("deepspeed"):
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank)}
+        import deepspeed
+
+        sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # gloo alone; nothing is compiled
+        deepspeed.init_distributed("gloo", auto_mpi_discovery=False, **meeting)
+    else:
+        dist.init_process_group("gloo", **meeting)
     model = wrap(model_of(arrays), name, again)
     optimizer = torch.optim.SGD(model.parameters(), LR)
     x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
     losses = []
     more = dict(*TRACES[name][2:])
     scale = more.get("scale", 1)
+    engine = model if name.startswith("deepspeed") else None
     batches = ACCUMULATED if "every" in more else 1
     for step in range(STEPS):
-        optimizer.zero_grad()
+        if not engine:
+            optimizer.zero_grad()
         losses.append(0)
         for k in range(batches):
             first = ((step * ranks + rank) * batches + k) * BATCH % TRAINED
             set_sync(model, more.get("every") != "step" or k + 1 == batches)
             own, right = x[first : first + BATCH], y[first : first + BATCH]
             loss = torch.nn.functional.cross_entropy(model(own), right)
-            (loss * (scale / batches)).backward()
             losses[-1] += loss.item() / batches
+            if engine:  # divides by the micro-batches itself
+                engine.backward(loss * scale)
+                engine.step()
+            else:
+                (loss * (scale / batches)).backward()
+        if engine:
+            continue
         for parameter in model.parameters() if scale != 1 else ():
             parameter.grad /= scale
         optimizer.step()
@@ -131,7 +217,8 @@ def train(rank, ranks, name, again, arrays, folder):
 def losses_of(ranks, name, again, arrays):
     """Mean loss of the ranks in every step."""
     with tempfile.TemporaryDirectory() as folder:
-        processes.spawn(train, (ranks, name, again, arrays, folder), nprocs=ranks)
+        arguments = (ranks, name, again, arrays, folder)
+        processes.start_processes(train, arguments, nprocs=ranks, start_method="fork")
         return np.mean([np.load(f"{folder}/{r}.npy") for r in range(ranks)], axis=0)
 
 
@@ -140,6 +227,9 @@ def main():
     np.savez(os.path.join(GOLDEN, "ddp.npz"), x=arrays["x"], y=arrays["y"])
     np.savez(os.path.join(GOLDEN, "ddp_init.npz"), **{n: a for n, a in arrays.items() if n.startswith("fc")})
     wanted = sys.argv[1:] or list(TRACES)
+    if any(name.startswith("deepspeed") for name in wanted):
+        os.environ |= {"DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611"}
+        import deepspeed  # once for all processes  # noqa: F401
     path = os.path.join(GOLDEN, "ddp.json")
     traces = []
     if len(sys.argv) > 1 and os.path.exists(path):

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import sys
 from array import array
 from time import perf_counter
 from typing import Any, Callable, Optional
 
-from . import _abi, _patches
+from . import _abi, _late, _patches
 
 MOST_STEPS = 128
 # Steps are handed over when the first of them is so old: the least and the most. On a busy machine, where it
@@ -42,7 +43,7 @@ class Quiet:
     __slots__ = (
         *("probe", "every", "on", "scaler", "optimizer", "tensor", "counter", "scale", "tracker", "done"),
         *("token", "flags", "usual", "facts", "bytes", "words", "steps_at", "full", "ended", "due", "spoilt"),
-        "outlives",
+        *("outlives", "late", "stepped"),
         *("at", "losses", "odd", "loss", "lr", "before", "clean", "took", "spent", "in_library", "handing"),
     )
 
@@ -61,6 +62,8 @@ class Quiet:
         self.flags = 0  # of a step like most
         self.usual = 1  # losses of a step like most
         self.outlives: Optional[bool] = None  # whether the facts are in memory that outlives the process
+        self.late: Any = None  # losses that are on a GPU
+        self.stepped = False  # the optimizer has stepped without being handed what the finite check said
         self.facts: Any = None
         self.bytes: Any = None  # the facts as bytes, as words, and their numbers of the step
         self.words: Any = None
@@ -98,6 +101,9 @@ class Quiet:
             facts = probe.record.latest(MOST_STEPS)
             self.outlives = facts is not None
             self._take(facts if self.outlives else (_abi.StepFacts * MOST_STEPS)())
+        self.late = None
+        if any(map(_late.is_copied, group.parameters)):
+            self.late = _late.Losses(self.words, _LOSS, _SECONDS)
         self.scaler, self.optimizer = group.scaler if scaler is not None else None, group.optimizer
         self.token, self.usual = object(), probe.micro_batches
         self.flags = _abi.HAS_LOSS | (0 if group.lr is None else _abi.HAS_LR)
@@ -113,7 +119,7 @@ class Quiet:
             group.hush((_sees_another_loop if scaler is not None else _ends_step)(self))
             self.ended = perf_counter()
             self._prepare(group)
-            if not all(parameter.is_cpu for parameter in group.parameters):
+            if self.late is not None:
                 self.full = _WORDS  # the library holds the step before until this one is handed over
 
     def _take(self, facts: Any) -> None:
@@ -132,6 +138,11 @@ class Quiet:
         if self.tensor is None or self.counter is None or not hasattr(scaler, "_per_optimizer_states"):
             return False
         self.done = sys.modules["torch"].amp.grad_scaler.OptState.STEPPED
+        if _late.on_device(self.tensor):
+            self.scale = _late.Scale(self.tensor)
+            self.tracker = _late.Clean(self.counter, self.scale, self)
+            self.stepped = False
+            return math.isfinite(self.scale[0])
         self.scale, self.tracker = _number(self.tensor, ctypes.c_float), _number(self.counter, ctypes.c_int32)
         return True
 
@@ -165,6 +176,8 @@ class Quiet:
         if self.on:
             self.stop()
             self.probe.groups[0].watch()
+            if self.late is not None and self.loss is not None:
+                self.loss = self.late.known()
             self.probe.resume_loss(self.loss, self.losses)
             try:
                 self.hand_over()
@@ -181,6 +194,8 @@ class Quiet:
     def hand_over(self) -> int:
         """The steps so far go to the library, which says what the next one should show."""
         count, group = self.steps, self.probe.groups[0]
+        if self.late is not None:
+            self.late.settle(wait=True)
         self.at = 0
         if count:
             group.step += count
@@ -202,7 +217,9 @@ class Quiet:
     def add_loss(self, outputs: Any) -> None:
         """A loss that is not the first of its step, or not a plain tensor."""
         try:
-            value = self.probe.value_of(outputs)
+            late = self.late is not None and type(outputs) is self.probe.plain_type
+            late = late and outputs.numel() == 1 and not _late.is_recorded()
+            value = self.late.put(outputs) if late else self.probe.value_of(outputs)
             if not self.losses:
                 self._begin_step()
             self.losses += 1
@@ -258,9 +275,12 @@ class Quiet:
             more, norms = group.clipping()
             flags |= more
             group.reset()
-        numbers = (before, after, loss, lr, *norms, now - self.ended)
+        seconds = now - self.ended
+        numbers = (before, after, loss, lr, *norms, 0.0 if self.late is not None else seconds)
         self.spoilt = True
         self._pack(self.at, flags, group.step + self.steps, found, stepped, self.losses, *numbers)
+        if self.late is not None:
+            self.late.ended(self.at, seconds)
         if self.losses > probe.told_micro_batches:
             probe.tell_micro_batches(self.losses)
         if self.scaler is not None:
@@ -307,7 +327,7 @@ def _scaled(quiet: Quiet) -> dict[str, Optional[Callable]]:
 
 def _wrap_scale(quiet: Quiet) -> Callable:
     traced, clock, plain = _patches.tracing(), perf_counter, quiet.probe.plain_type
-    rated = quiet.flags & _abi.HAS_LR
+    rated, value_of = quiet.flags & _abi.HAS_LR, plain.item if quiet.late is None else quiet.late.put
     token, tensor, number, optimizer = quiet.token, quiet.tensor, quiet.scale, quiet.optimizer
 
     def other(scaler: Any, outputs: Any) -> None:
@@ -331,7 +351,7 @@ def _wrap_scale(quiet: Quiet) -> Callable:
                 other(self, outputs)
             else:
                 try:
-                    quiet.loss = outputs.item()
+                    quiet.loss = value_of(outputs)
                     quiet.before = number[0]
                     if rated:
                         quiet.lr = optimizer().param_groups[0]["lr"]
@@ -350,6 +370,7 @@ def _wrap_scale(quiet: Quiet) -> Callable:
 def _wrap_update(quiet: Quiet) -> Callable:
     traced, clock, words, usual = _patches.tracing(), perf_counter, quiet.words, quiet.usual
     token, tensor, tracker, done = quiet.token, quiet.tensor, quiet.tracker, quiet.done
+    late = quiet.late
     key = id(quiet.optimizer())
 
     def wrap(original: Callable) -> Callable:
@@ -372,7 +393,10 @@ def _wrap_update(quiet: Quiet) -> Callable:
                     words[at + _BEFORE] = words[at + _AFTER] = quiet.before
                     words[at + _LOSS] = quiet.loss
                     words[at + _LR] = quiet.lr
-                    words[at + _SECONDS] = now - quiet.ended
+                    if late is None:
+                        words[at + _SECONDS] = now - quiet.ended
+                    else:
+                        late.ended(at, now - quiet.ended)
                     quiet.ended, quiet.clean, quiet.losses = now, clean, 0
                     quiet.at = at = at + _WORDS
                     if at >= quiet.full or now >= quiet.due:
@@ -398,12 +422,16 @@ def _sees_another_loop(quiet: Quiet) -> Callable:
         if not quiet.losses and not traced():
             quiet.end()
 
-    return stepped
+    def stepped_on_device(optimizer: Any, args: tuple, kwargs: dict) -> None:
+        quiet.stepped = not getattr(optimizer, "_step_supports_amp_scaling", False)
+        stepped(optimizer, args, kwargs)
+
+    return stepped_on_device if isinstance(quiet.tracker, _late.Clean) else stepped
 
 
 def _wrap_backward(quiet: Quiet) -> Callable:
     traced, clock, plain = _patches.tracing(), perf_counter, quiet.probe.plain_type
-    rated = quiet.flags & _abi.HAS_LR
+    rated, value_of = quiet.flags & _abi.HAS_LR, plain.item if quiet.late is None else quiet.late.put
     token, optimizer = quiet.token, quiet.optimizer
 
     def wrap(original: Callable) -> Callable:
@@ -415,7 +443,7 @@ def _wrap_backward(quiet: Quiet) -> Callable:
                     quiet.add_loss(tensors)
                 else:
                     try:
-                        quiet.loss = tensors.item()
+                        quiet.loss = value_of(tensors)
                         if rated:
                             quiet.lr = optimizer().param_groups[0]["lr"]
                         quiet.losses = 1
@@ -433,7 +461,7 @@ def _wrap_backward(quiet: Quiet) -> Callable:
 def _ends_step(quiet: Quiet) -> Callable:
     """A hook on the optimizer's step in a loop without a scaler."""
     traced, clock, words = _patches.tracing(), perf_counter, quiet.words
-    usual, token = quiet.usual, quiet.token
+    usual, token, late = quiet.usual, quiet.token, quiet.late
 
     def stepped(_optimizer: Any, args: tuple, kwargs: dict) -> None:
         if traced() or quiet.token is not token:
@@ -446,7 +474,10 @@ def _ends_step(quiet: Quiet) -> Callable:
                 at = quiet.at
                 words[at + _LOSS] = quiet.loss
                 words[at + _LR] = quiet.lr
-                words[at + _SECONDS] = now - quiet.ended
+                if late is None:
+                    words[at + _SECONDS] = now - quiet.ended
+                else:
+                    late.ended(at, now - quiet.ended)
                 quiet.ended, quiet.losses = now, 0
                 quiet.at = at = at + _WORDS
                 if at >= quiet.full or now >= quiet.due:
@@ -461,18 +492,6 @@ def _ends_step(quiet: Quiet) -> Callable:
     return stepped
 
 
-class _OnDevice:
-    """The number in a tensor that is not in host memory."""
-
-    def __init__(self, tensor: Any):
-        self.tensor = tensor
-
-    def __getitem__(self, _: int) -> Any:
-        return self.tensor.item()
-
-
 def _number(tensor: Any, kind: Any) -> Any:
     """What has, as its item 0, the number in a tensor that is changed in place and must be kept."""
-    if tensor.device.type != "cpu":
-        return _OnDevice(tensor)
     return memoryview((kind * 1).from_address(tensor.data_ptr())).cast("B").cast(kind._type_)

@@ -101,9 +101,12 @@ class Quiet:
             facts = probe.record.latest(MOST_STEPS)
             self.outlives = facts is not None
             self._take(facts if self.outlives else (_abi.StepFacts * MOST_STEPS)())
-        self.late = None
-        if any(map(_late.is_copied, group.parameters)):
+        if not any(map(_late.is_copied, group.parameters)):
+            self.late = None
+        elif self.late is None:
             self.late = _late.Losses(self.words, _LOSS, _SECONDS)
+        else:
+            self.late.slots = []  # of a step that went on in the usual way
         self.scaler, self.optimizer = group.scaler if scaler is not None else None, group.optimizer
         self.token, self.usual = object(), probe.micro_batches
         self.flags = _abi.HAS_LOSS | (0 if group.lr is None else _abi.HAS_LR)

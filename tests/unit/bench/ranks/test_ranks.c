@@ -56,7 +56,8 @@ static ab_ranks_sums brute_force(const int32_t *micro, int64_t position, int64_t
             float x = value[micro[(start + k) % RANKS]][i];
             finite = finite && isfinite(x);
             mean += (double)x / RANKS;
-            float divided = x * (float)(1.0 / RANKS);
+            const double cast = ab_format_round(&ab_format_bf16, &nearest, (double)x);
+            const float divided = (float)cast * (float)(1.0 / RANKS);
             double sent = ab_format_round(&ab_format_bf16, &nearest, (double)divided);
             sum = k == 0 ? sent : ab_format_round(&ab_format_bf16, &nearest, sum + sent);
         }

@@ -62,6 +62,13 @@ function(ampbench_cuda_plugin)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   target_include_directories(ampbench_cuda PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
   target_include_directories(ampbench_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
+  # NCCL is opened at run time; its header, where it is, is only compared with our declarations.
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NCCL_INCLUDE_DIR)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cuda/nccl_check_cuda.cu PROPERTIES
+      TARGET_DIRECTORY ampbench_cuda
+      COMPILE_DEFINITIONS AB_HAVE_NCCL_H INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
+  endif()
   # No fused multiply-add, no flush of subnormals, exact division and root: the same formula, the same bits.
   target_compile_options(ampbench_cuda PRIVATE --fmad=false --ftz=false --prec-div=true --prec-sqrt=true
     -Xcompiler=-Wall,-Wextra,-ffp-contract=off $<$<BOOL:${AMPBENCH_WERROR}>:-Werror=all-warnings>)

@@ -83,9 +83,8 @@ static void warn_of_unused(const ab_run_state *r) {
 }
 
 static ab_status open_group(ab_run_state *r) {
-    const char *ranks = r->options.text[AB_OPTION_ranks];
     r->link = (ab_process_link){.fd = -1, .serve = ab_run_serve, .context = r};
-    if (strcmp(ranks, "mpi") != 0) return AB_OK;
+    if (!ab_ranks_are_processes(&r->options)) return AB_OK;
     AB_TRY(ab_group_open(&r->group, &ab_run_stop_requested));
     if (r->group.relay.mpi) r->link.fd = r->group.relay.socket;
     if (r->group.place.rank > 0) ab_log_set_level(AB_LOG_QUIET);
@@ -104,10 +103,11 @@ static ab_status open_driver(ab_run_state *r, bool *helps) {
         if (r->options.given[left_there[i]])
             return ab_fail(AB_USAGE, "--launch: %s would leave files on the machines that run the cells",
                            ab_option_name(left_there[i], name));
-    if (strcmp(r->options.text[AB_OPTION_ranks], "mpi") == 0)
+    if (ab_ranks_are_processes(&r->options))
         return ab_fail(AB_USAGE,
-                       "--launch: the processes of an MPI job are cells or ranks (--ranks mpi), not "
-                       "both");
+                       "--launch: the processes of an MPI job are cells or ranks (--ranks %s), not "
+                       "both",
+                       r->options.text[AB_OPTION_ranks]);
     ab_run_catch_signals();
     return r->driver->open(&r->options, &ab_run_stop_requested, &r->driven, helps);
 }

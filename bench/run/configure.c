@@ -348,25 +348,52 @@ static ab_status take_reduction(const ab_options *options, ab_rank_recipe *ranks
                : ab_fail_prefix(AB_USAGE, "--reduce-every");
 }
 
-/* --ranks N, or mpi: as many as processes of the MPI job. */
+bool ab_ranks_use_gpus(const ab_options *options) {
+    return strcmp(options->text[AB_OPTION_ranks], "nccl") == 0;
+}
+
+bool ab_ranks_are_processes(const ab_options *options) {
+    return ab_ranks_use_gpus(options) || strcmp(options->text[AB_OPTION_ranks], "mpi") == 0;
+}
+
+/* --ranks N, or mpi, nccl: as many as processes of the MPI job. */
 static ab_status take_rank_count(const ab_options *options, int64_t *count) {
     const int ranks = ab_rank_place_get().ranks;
-    if (strcmp(options->text[AB_OPTION_ranks], "mpi") != 0)
+    if (!ab_ranks_are_processes(options))
         return parse_integer(options, AB_OPTION_ranks, 1, AB_RANKS_MOST, count);
     *count = ranks;
     return ranks > 0
                ? AB_OK
-               : ab_fail(AB_USAGE, "--ranks mpi: only `ampbench run` trains with processes of an MPI job");
+               : ab_fail(AB_USAGE, "--ranks %s: only `ampbench run` trains with processes of an MPI job",
+                         options->text[AB_OPTION_ranks]);
 }
 
-/* MPI's own sum is not simulated, and is made in fp32. */
+/* With --ranks nccl each rank of a machine has the GPU of its number. */
+static ab_status open_device(const ab_options *options, ab_run_config *config) {
+    const char *device = options->text[AB_OPTION_device];
+    char name[24];
+    if (!ab_ranks_use_gpus(options)) return ab_device_open(device, &config->device, &config->why_not_gpu);
+    if (strcmp(device, "auto") != 0 && strcmp(device, "cuda") != 0)
+        return ab_fail(AB_USAGE,
+                       "--ranks nccl: each rank has a GPU of its own; expected --device cuda, found %s",
+                       device);
+    ab_text_exact(name, sizeof name, "cuda:%d", ab_mpi_local_rank());
+    const ab_status status = ab_device_open(name, &config->device, NULL);
+    return status == AB_OK
+               ? AB_OK
+               : ab_fail_prefix(status, "--ranks nccl: rank %d of a machine needs a GPU of its own",
+                                ab_mpi_local_rank());
+}
+
+/* A library's own sum is not simulated; MPI's is made in fp32. */
 static ab_status check_library_sum(const ab_options *options, ab_reduction *reduction) {
-    if (reduction->scheme->reduce) return AB_OK;
-    if (strcmp(options->text[AB_OPTION_ranks], "mpi") != 0)
-        return ab_fail(AB_USAGE, "--reduce %s: the library's sum is not simulated; give --ranks mpi",
-                       reduction->scheme->name);
+    const char *library = reduction->scheme->library;
+    if (!library) return AB_OK;
+    if (strcmp(options->text[AB_OPTION_ranks], library) != 0)
+        return ab_fail(AB_USAGE, "--reduce %s: the library's sum is not simulated; give --ranks %s",
+                       reduction->scheme->name, library);
     if (!reduction->wire) reduction->wire = &ab_format_fp32;
-    return reduction->wire == &ab_format_fp32
+    return reduction->wire == &ab_format_fp32 || ab_ranks_use_gpus(options)
                ? AB_OK
                : ab_fail(AB_USAGE, "--reduce %s: MPI has no sum of %s; give --reduce-dtype fp32",
                          reduction->scheme->name, reduction->wire->name);
@@ -391,6 +418,22 @@ static ab_status take_sync_bn(const ab_options *options, const ab_net *net, ab_s
     return has_batch_norm(net) ? AB_OK : ab_fail(AB_USAGE, "--sync-bn: %s has no batch norm", net->name);
 }
 
+/* Batch norms on a GPU do not ask other ranks. MPI's processes would share a GPU. */
+static ab_status check_rank_device(const ab_options *options, const ab_run_config *config) {
+    const ab_rank_recipe *ranks = &config->recipe.ranks;
+    const char *device = config->device->name, *how = options->text[AB_OPTION_ranks];
+    if (ranks->count < 2 || strcmp(device, "cpu") == 0) return AB_OK;
+    if (ranks->sync_bn)
+        return ab_fail(AB_USAGE, "--sync-bn: batch norms are synchronised on the CPU only, found device %s",
+                       device);
+    if (strcmp(how, "mpi") == 0)
+        return ab_fail(AB_USAGE,
+                       "--ranks mpi: trains on the CPU, found device %s; give --ranks nccl or "
+                       "--device cpu",
+                       device);
+    return AB_OK;
+}
+
 static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
     ab_rank_recipe *ranks = &config->recipe.ranks;
     double mebibytes = 25;
@@ -406,10 +449,7 @@ static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
     if (options->given[AB_OPTION_check_ranks] && ranks->count > 1 && ab_rank_place_get().ranks == 0)
         return ab_fail(AB_USAGE, "--check-ranks: simulated ranks share one copy of the weights; give --ranks "
                                  "mpi");
-    if (ranks->count > 1 && strcmp(config->device->name, "cpu") != 0)
-        return ab_fail(AB_USAGE, "--ranks: ranks are simulated on the CPU only, found device %s",
-                       config->device->name);
-    return AB_OK;
+    return check_rank_device(options, config);
 }
 
 /* What is saved is the gradient of one batch on one rank. */
@@ -708,7 +748,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(parse_list(options, AB_OPTION_half, config, take_half));
     AB_TRY_GOTO(take_choices(options, config));
     AB_TRY_GOTO(take_scaler(options, config));
-    AB_TRY_GOTO(ab_device_open(options->text[AB_OPTION_device], &config->device, &config->why_not_gpu));
+    AB_TRY_GOTO(open_device(options, config));
     if (config->tf32 && strncmp(config->device->name, "cuda", 4) != 0)
         AB_TRY_GOTO(
             ab_fail(AB_USAGE, "--math tf32: only GPUs have TF32, this run is on %s", config->device->name));

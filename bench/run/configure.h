@@ -20,6 +20,10 @@ void ab_run_config_clear(ab_run_config *config);
 /* The formats whose products the cells may compute, as ab_machine_limits_measure takes them. */
 unsigned ab_run_product_formats(const ab_run_config *config);
 
+/* --ranks nccl; that or --ranks mpi. */
+bool ab_ranks_use_gpus(const ab_options *options);
+bool ab_ranks_are_processes(const ab_options *options);
+
 AB_END_DECLS
 
 #endif

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/record.h"
 
+#include "bench/run/configure.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/text.h"
 #include "probes/probe.h"
@@ -74,11 +75,12 @@ static void add_groups(cJSON *object, const ab_param_groups *groups) {
     }
 }
 
-static void add_ranks(cJSON *object, const ab_rank_recipe *ranks) {
+static void add_ranks(cJSON *object, const ab_rank_recipe *ranks, bool nccl) {
     char text[AB_REDUCTION_TEXT];
     const char *library = ab_rank_place_get().library;
     cJSON_AddNumberToObject(object, "ranks", (double)ranks->count);
     if (library) cJSON_AddStringToObject(object, "mpi", library);
+    if (nccl) cJSON_AddBoolToObject(object, "nccl", true);
     if (ranks->count < 2) return;
     cJSON *item = cJSON_AddObjectToObject(object, "reduction");
     cJSON_AddStringToObject(item, "reduce", ab_reduction_scheme_text(&ranks->reduction, text));
@@ -98,7 +100,7 @@ static void add_recipe(cJSON *object, const ab_run_config *config, const ab_opti
     ab_json_add_known(object, "clip_norm", recipe->clip.norm, recipe->clip.norm > 0);
     ab_json_add_known(object, "clip_value", recipe->clip.value, recipe->clip.value > 0);
     cJSON_AddNumberToObject(object, "gradient_accumulation_steps", (double)recipe->micro_batches);
-    add_ranks(object, &recipe->ranks);
+    add_ranks(object, &recipe->ranks, ab_ranks_use_gpus(options));
     ab_json_add_known(object, "ema", recipe->ema_decay, recipe->ema_decay > 0);
     cJSON_AddStringToObject(object, "ema_format", options->text[AB_OPTION_ema_format]);
     cJSON_AddStringToObject(object, "clip_norm_format", options->text[AB_OPTION_clip_norm_format]);

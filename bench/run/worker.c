@@ -528,6 +528,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
         config.data = &shared;
     }
     AB_TRY(ab_run_config_start(&config));
+    if (ab_ranks_use_gpus(&options)) AB_TRY(ab_rank_link_join(config.device->ranks));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(ab_run_cell_at(&config, task->place, task->cell, &spec));
     if (config.probe_every > 0) config.probe_every = task->every;

@@ -58,6 +58,7 @@ typedef struct ab_collective {
     /* Arrays of n values that `reduce` needs beside the sum. */
     int64_t (*arrays)(int64_t ranks);
     void (*reduce)(const ab_reduction *reduction, const ab_reduce_block *block); /* NULL: not simulated */
+    const char *library; /* "mpi", "nccl": whose own sum it is; NULL: simulated */
 } ab_collective;
 
 /* Floats of ab_reduce_block.scratch. */

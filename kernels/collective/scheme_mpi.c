@@ -3,4 +3,6 @@
 #include "kernels/collective/collective.h"
 
 const ab_collective ab_collective_mpi = {
-    .name = "mpi-allreduce", .text = "MPI_Allreduce in fp32, in the library's order; with --ranks mpi only"};
+    .name = "mpi-allreduce",
+    .text = "MPI_Allreduce in fp32, in the library's order; with --ranks mpi only",
+    .library = "mpi"};

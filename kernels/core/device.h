@@ -14,7 +14,7 @@
 AB_BEGIN_DECLS
 
 enum {
-    AB_DEVICE_ABI = 9
+    AB_DEVICE_ABI = 10
 }; /* increment when this struct, kernels/backend/backend.h or what they point to changes */
 
 /* One fact about a device, for the record: "driver_version", "13.0". text is NULL if the value is unknown. */
@@ -38,6 +38,7 @@ typedef struct ab_device {
     /* The most bytes that the device's own functions held at once beside the blocks given out: lists of a
      * step, scratch of probes and of trying a library's algorithms. */
     int64_t (*held)(void);
+    const struct ab_device_ranks *ranks; /* exchanges with other processes' devices (device_ranks.h) */
 } ab_device;
 
 extern const ab_device ab_device_cpu;

@@ -16,6 +16,7 @@
 
 extern "C" const struct ab_backend ab_backend_cuda;
 extern "C" const struct ab_shown_ops ab_cuda_shown_ops;
+extern "C" const struct ab_device_ranks ab_cuda_ranks;
 extern "C" __attribute__((visibility("default"))) const ab_plugin *ab_backend_v1(const ab_plugin_host *host);
 
 static const ab_plugin_host *program;
@@ -355,6 +356,7 @@ static ab_status open_device(int index, const ab_device **device) {
     table.memory = cuda_memory;
     table.facts = cuda_facts;
     table.held = cuda_held;
+    table.ranks = &ab_cuda_ranks;
     *device = &table;
     return AB_OK;
 }

@@ -67,7 +67,8 @@ static inline uint64_t ab_layout_field(uint64_t digest, const char *type, const 
     FIELD(ab_device, backend, memory)                                                                        \
     FIELD(ab_device, memory, facts)                                                                          \
     FIELD(ab_device, facts, held)                                                                            \
-    LAST(ab_device, held)
+    FIELD(ab_device, held, ranks)                                                                            \
+    LAST(ab_device, ranks)
 
 /* Digest of ab_device as compiled in the calling file. */
 static inline uint64_t ab_device_layout(void) {

@@ -33,6 +33,11 @@ int ab_mpi_launched_rank(void) {
     return variable(names, AB_COUNT_OF(names), 0);
 }
 
+int ab_mpi_local_rank(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+    return variable(names, AB_COUNT_OF(names), 0);
+}
+
 int ab_mpi_local_ranks(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
     return variable(names, AB_COUNT_OF(names), 1);

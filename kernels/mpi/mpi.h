@@ -48,6 +48,9 @@ const char *ab_mpi_launcher(void);
 /* The number that a launcher gave this process, from its environment; 0 without one. */
 int ab_mpi_launched_rank(void);
 
+/* This process's number among those of the job on this machine, from its environment; 0 without one. */
+int ab_mpi_local_rank(void);
+
 /* Processes of the job on this machine, as the launcher says; at least 1. */
 int ab_mpi_local_ranks(void);
 

@@ -338,13 +338,15 @@ static ab_status add_training_details(const cJSON *document, ab_grid_lines *line
     const cJSON *config = ab_json_at(document, "config");
     const double micro = ab_json_number(config, "gradient_accumulation_steps", 1),
                  ranks = ab_json_number(config, "ranks", 1);
-    const char *mpi = ab_json_text(config, "mpi", "");
+    const char *how = ab_json_is_true(config, "nccl")      ? " ranks, processes of MPI, GPUs joined by NCCL"
+                      : ab_json_text(config, "mpi", "")[0] ? " ranks, processes of MPI"
+                                                           : " simulated ranks";
     const struct {
         const char *before, *after;
         double value;
     } rows[] = {{", from step ", " on", ab_json_number(config, "first_step", 0)},
                 {", ", " batches a step", micro > 1 ? micro : 0},
-                {", ", mpi[0] ? " ranks, processes of MPI" : " simulated ranks", ranks > 1 ? ranks : 0},
+                {", ", how, ranks > 1 ? ranks : 0},
                 {", gradient norm clipped at ", "", ab_json_number(config, "clip_norm", 0)},
                 {", gradients clipped at ", "", ab_json_number(config, "clip_value", 0)},
                 {", weights averaged with ", "", ab_json_number(config, "ema", 0)}};

@@ -247,7 +247,7 @@ dies "$last" --probe-budget 0   # in the first round
 
 # A job whose rank is killed for real goes on: the losses are those of a run that nothing disturbed, and what
 # was done is kept. The worker of O2 on rank 2 is killed; O0, which is first, is done.
-resumed=(--levels O0,O2 --steps 200 --probe-every 0)
+resumed=(--levels O0,O2 --steps 1000 --probe-every 0)
 run "${common[@]}" "${resumed[@]}" --ranks 3 --out "$work/undisturbed.json"
 # strikes LIBRARY: whether the kill came before the worker had ended by itself
 strikes() {
@@ -260,7 +260,7 @@ strikes() {
             { tr '\0' ' ' <"/proc/$worker/cmdline"; } 2>/dev/null | grep -q " worker .*/O2/" &&
                 kill -9 "$worker" 2>/dev/null
         done
-        sleep 0.05
+        sleep 0.01
     done
     wait "$job"
     grep -q "rank 2: killed by signal 9" "$work/err"

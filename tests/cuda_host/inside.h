@@ -15,12 +15,13 @@ enum order { FORWARD, REVERSE, SHUFFLED };
 
 // Read from AMPBENCH_EMULATED, e.g. "order=reverse,seed=3,streams=soon"; a default for what is missing.
 struct settings {
-    order threads;       // of blocks, warps and lanes (shuffled)
-    unsigned seed;       // of shuffled
-    bool late;           // streams run only when somebody waits (the default), or at once
-    bool checks;         // accesses are checked (the default)
-    size_t memory;       // bytes of the device
-    int processors;      // multiprocessors
+    order threads;  // of blocks, warps and lanes (shuffled)
+    unsigned seed;  // of shuffled
+    bool late;      // streams run only when somebody waits (the default), or at once
+    bool checks;    // accesses are checked (the default)
+    size_t memory;  // bytes of the device
+    int processors; // multiprocessors
+    int devices;
     bool relu_drops_nan; // of cuBLASLt's epilogue
 };
 settings &options();

@@ -41,16 +41,20 @@ static void read_setting(settings *s, const char *key, const char *value) {
         s->late = strcmp(value, "soon") != 0;
     else if (strcmp(key, "checks") == 0)
         s->checks = strcmp(value, "off") != 0;
+    else if (strcmp(key, "devices") == 0)
+        s->devices = atoi(value);
     else if (strcmp(key, "processors") == 0)
         s->processors = atoi(value);
     else if (strcmp(key, "relu") == 0)
         s->relu_drops_nan = strcmp(value, "drops_nan") == 0;
     else
-        mistake("AMPBENCH_EMULATED has no '%s', only order, seed, streams, checks, processors and relu", key);
+        mistake("AMPBENCH_EMULATED has no '%s', only order, seed, streams, checks, devices, processors and "
+                "relu",
+                key);
 }
 
 static settings read_settings() {
-    settings s = {SHUFFLED, 1, true, true, size_t(2) << 30, 2, false};
+    settings s = {SHUFFLED, 1, true, true, size_t(2) << 30, 2, 1, false};
     const char *text = getenv("AMPBENCH_EMULATED");
     char copy[256];
     snprintf(copy, sizeof copy, "%s", text ? text : "");
@@ -195,11 +199,14 @@ const char *cudaGetErrorName(cudaError_t code) {
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {
-    *count = 1;
+    *count = emulated::options().devices;
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int index) { return index == 0 ? cudaSuccess : result(cudaErrorInvalidDevice); }
+// Of several devices a process uses one: they have the same memory.
+cudaError_t cudaSetDevice(int index) {
+    return index >= 0 && index < emulated::options().devices ? cudaSuccess : result(cudaErrorInvalidDevice);
+}
 
 cudaError_t cudaGetDevice(int *index) {
     *index = 0;
@@ -281,6 +288,17 @@ void *emulated_block(const void *bytes, size_t size) {
     emulated::memory_write(block, size, "emulated_block");
     memcpy(block, bytes, size);
     return block;
+}
+
+// For the emulated NCCL: what was begun on a stream ends; a kernel of another library reads or writes.
+extern "C" __attribute__((visibility("default"))) void emulated_finish(cudaStream_t stream);
+void emulated_finish(cudaStream_t stream) { emulated::drain(real(stream)); }
+extern "C" __attribute__((visibility("default"))) void emulated_touch(void *at, size_t bytes, bool writes);
+void emulated_touch(void *at, size_t bytes, bool writes) {
+    if (writes)
+        emulated::memory_write(at, bytes, "NCCL");
+    else
+        emulated::memory_read(at, bytes, "NCCL");
 }
 
 extern "C" __attribute__((visibility("default"))) long long emulated_waiting();

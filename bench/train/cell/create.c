@@ -154,7 +154,7 @@ int64_t ab_cell_rank_bytes(const ab_cell_config *config, const ab_plan *plan, ab
                            int64_t workspace) {
     const ab_recipe *recipe = &config->recipe;
     return ab_sync_bytes(plan, &recipe->ranks, category, workspace) +
-           ab_rank_gradients_bytes(plan, recipe, category);
+           (ab_backend_of(config->device)->host_memory ? ab_rank_gradients_bytes(plan, recipe, category) : 0);
 }
 
 ab_status ab_cell_planned(const ab_cell_config *config, ab_plan **plan,

@@ -74,6 +74,7 @@ static const char *host_only_reason(const ab_cell *cell) {
     const ab_backend *backend = cell->memory.backend;
     if (backend->host_memory) return "the CPU needs no windows";
     if (cell->config.no_graph) return "--no-graph";
+    if (cell->config.recipe.ranks.count > 1) return "gradients of ranks are reduced on the host";
     if (!backend->resident) return "the device cannot";
     if (cell->walk.fallbacks > 0) return "an op runs on the host";
     if (ab_optimizer_device_kind(cell->config.optimizer) == AB_UPDATE_NONE)

@@ -33,6 +33,12 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* The library divides too: nothing is scaled before. */
+static bool is_averaged_by_library(const ab_rank_gradients *g) {
+    const ab_reduction *reduction = &g->recipe->reduction;
+    return reduction->scheme == &ab_collective_nccl && reduction->divide == AB_DIVIDE_AVERAGE;
+}
+
 /* The time since *since was of this op. */
 static void count(ab_rank_gradients *g, ab_traffic_op op, int64_t *since) {
     const int64_t now = now_ns();
@@ -51,7 +57,8 @@ static ab_status begin(ab_rank_gradients *g, ab_traffic_op op, const ab_link_par
 
 static ab_status pack(ab_rank_gradients *g, const ab_rank_bucket *b, unsigned char *memory) {
     for (int i = b->last; i >= b->first; i--) {
-        const ab_reduction reduction = ab_rank_reduction_of(g, i);
+        ab_reduction reduction = ab_rank_reduction_of(g, i);
+        if (is_averaged_by_library(g)) reduction.divide = AB_DIVIDE_POST;
         const int64_t n = ab_tensor_count(tensor_of(g, i));
         AB_TRY(ab_tensor_read(tensor_of(g, i), g->sum));
         ab_reduce_send(&reduction, g->recipe->count, g->sum, g->sum, n);
@@ -73,10 +80,17 @@ static ab_status scatter(ab_rank_gradients *g, ab_rank_bucket *b) {
     return begin(g, AB_TRAFFIC_SCATTER, part, &b->ticket);
 }
 
-/* MPI's own sum, over the gaps between gradients too. */
+/* A library's own sum, over the gaps between gradients too. */
 static ab_status sum_by_library(ab_rank_gradients *g, ab_rank_bucket *b) {
+    const ab_format *wire = g->recipe->reduction.wire;
+    const ab_device_sum what = {.at = g->layout.own + b->at,
+                                .count = (b->end - b->at) / (size_t)wire->storage_bytes,
+                                .kind = wire == &ab_format_fp16   ? AB_DEVICE_SUM_FP16
+                                        : wire == &ab_format_bf16 ? AB_DEVICE_SUM_BF16
+                                                                  : AB_DEVICE_SUM_FP32,
+                                .average = is_averaged_by_library(g)};
     g->traffic.bytes[AB_TRAFFIC_ALLREDUCE] += (int64_t)(b->end - b->at);
-    return ab_rank_link_begin_sum(g->layout.own + b->at, (b->end - b->at) / sizeof(float), &b->ticket);
+    return ab_rank_link_begin_sum(&what, &b->ticket);
 }
 
 static ab_status send_bucket(ab_rank_gradients *g, ab_rank_bucket *b) {

@@ -16,8 +16,10 @@ static struct link {
     unsigned char *map;
     size_t mapped, kept; /* bytes; of them, what ab_rank_link_memory gave */
     ab_shared_link shared;
-    uint32_t begun, answered; /* requests to the parent */
-    int64_t small;            /* ticket of the last small exchange */
+    uint32_t begun, answered;              /* requests to the parent */
+    int64_t small;                         /* ticket of the last small exchange */
+    const ab_device_ranks *device;         /* NULL: none */
+    int64_t device_begun, device_complete; /* exchanges and sums; tickets are these numbers, negative */
 } own = {.socket = -1, .memory = -1};
 
 ab_rank_place ab_rank_place_get(void) { return own.place; }
@@ -57,10 +59,18 @@ ab_status ab_rank_link_open(void) {
 
 bool ab_rank_link_is_open(void) { return own.socket >= 0; }
 
+static ab_status wait_for_device(int64_t number) {
+    if (number <= own.device_complete) return AB_OK;
+    AB_TRY(own.device->wait());
+    own.device_complete = own.device_begun;
+    return AB_OK;
+}
+
 /* The shared memory behind its head, at least `bytes` long. Places change, what others read does not. */
 static ab_status map_memory(size_t bytes) {
     const size_t head = own.shared.head_bytes;
     if (bytes <= own.mapped) return AB_OK;
+    AB_TRY(wait_for_device(own.device_begun));
     if (own.map) munmap(own.map, own.mapped);
     own.map = NULL;
     own.mapped = 0;
@@ -97,7 +107,7 @@ static ab_status ask_parent(ab_link_request *request) {
     return AB_OK;
 }
 
-ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket) {
+static ab_status begin_exchange(const ab_link_part part[], int ranks, int64_t *ticket) {
     ab_link_request request = {.kind = AB_LINK_EXCHANGE};
     ab_shared_begin(&own.shared, part, own.mapped);
     memcpy(request.part, part, (size_t)ranks * sizeof *part);
@@ -106,8 +116,21 @@ ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *tick
     return AB_OK;
 }
 
-ab_status ab_rank_link_begin_sum(size_t at, size_t count, int64_t *ticket) {
-    ab_link_request request = {.kind = AB_LINK_ALLREDUCE, .at = (int64_t)at, .count = (int64_t)count};
+ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket) {
+    if (!own.device) return begin_exchange(part, ranks, ticket);
+    AB_TRY(own.device->exchange(own.map, own.mapped, part));
+    *ticket = -++own.device_begun;
+    return AB_OK;
+}
+
+ab_status ab_rank_link_begin_sum(const ab_device_sum *what, int64_t *ticket) {
+    ab_link_request request = {
+        .kind = AB_LINK_ALLREDUCE, .at = (int64_t)what->at, .count = (int64_t)what->count};
+    if (own.device) {
+        AB_TRY(own.device->sum(own.map, own.mapped, what));
+        *ticket = -++own.device_begun;
+        return AB_OK;
+    }
     AB_TRY(ask_parent(&request));
     *ticket = last_ticket();
     return AB_OK;
@@ -124,18 +147,19 @@ static ab_status wait_for_parent(uint32_t requests) {
 }
 
 ab_status ab_rank_link_wait(int64_t ticket) {
+    if (ticket < 0) return wait_for_device(-ticket);
     AB_TRY(ab_shared_read(&own.shared, (uint32_t)(ticket >> 32), own.map));
     return wait_for_parent((uint32_t)ticket);
 }
 
 void ab_rank_link_settle(int64_t ticket) {
-    if (ticket != 0) ab_shared_settle(&own.shared, (uint32_t)(ticket >> 32));
+    if (ticket > 0) ab_shared_settle(&own.shared, (uint32_t)(ticket >> 32));
 }
 
 /* ---- small exchanges, behind the kept memory --------------------------------------------------- */
 
 static ab_status exchange(const ab_link_part part[]) {
-    AB_TRY(ab_rank_link_begin(part, own.place.ranks, &own.small));
+    AB_TRY(begin_exchange(part, own.place.ranks, &own.small));
     return ab_rank_link_wait(own.small);
 }
 
@@ -169,5 +193,18 @@ ab_status ab_rank_link_agree(bool *decision) {
     if (own.place.rank == 0) own.map[at] = *decision;
     AB_TRY(exchange(part));
     *decision = own.map[at] != 0;
+    return AB_OK;
+}
+
+/* The first rank names the group; the others hear the name. */
+ab_status ab_rank_link_join(const ab_device_ranks *device) {
+    unsigned char id[AB_DEVICE_RANKS_ID] = {0};
+    const unsigned char *all;
+    const char *version;
+    if (!ab_rank_link_is_open() || own.place.ranks < 2) return AB_OK;
+    if (own.place.rank == 0) AB_TRY(device->name(id));
+    AB_TRY(ab_rank_link_gather(id, sizeof id, &all));
+    AB_TRY(device->join(all, own.place.rank, own.place.ranks, &version));
+    own.device = device;
     return AB_OK;
 }

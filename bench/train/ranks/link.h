@@ -3,6 +3,7 @@
  * Ranks of one machine read each other's memory (shared_link.h). What goes to other machines, and the MPI
  * library's own sum, is carried by the parent, which alone calls MPI (bench/mpi/relay.h): a worker that
  * crashes or runs out of memory does not take MPI down with it. Requests go to the parent through a socket.
+ * With --ranks nccl gradients go through the ranks' GPUs (kernels/core/device_ranks.h), the rest as before.
  * Without a link (no AMPBENCH_RANK_LINK in the environment) there is one rank, or simulated ones. */
 #ifndef AB_BENCH_TRAIN_RANKS_LINK_H
 #define AB_BENCH_TRAIN_RANKS_LINK_H
@@ -50,14 +51,18 @@ bool ab_rank_link_is_open(void);
  * of one. AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_rank_link_memory(size_t bytes, unsigned char **memory);
 
+/* Exchanges and sums go through this device from now on; small exchanges do not. All ranks call it. Errors:
+ * those of the device's library. */
+AB_MUST_CHECK ab_status ab_rank_link_join(const struct ab_device_ranks *device);
+
 /* Begins an exchange, which goes on while the caller computes; *ticket is for ab_rank_link_wait. Every rank r
  * calls it with parts that fit: part[q].send_bytes of r are part[r].receive_bytes of q. The own part is
  * ignored. Bytes that come must not be touched before the wait, bytes that go not before ab_rank_link_settle.
  */
 AB_MUST_CHECK ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket);
 
-/* Begins the sum over ranks of `count` floats at byte `at`, in place, by the MPI library. */
-AB_MUST_CHECK ab_status ab_rank_link_begin_sum(size_t at, size_t count, int64_t *ticket);
+/* Begins a library's own sum over ranks, in place: the device's, else MPI's in fp32. */
+AB_MUST_CHECK ab_status ab_rank_link_begin_sum(const ab_device_sum *what, int64_t *ticket);
 
 /* Returns when all bytes of what was begun with this ticket, and before it, are there. */
 AB_MUST_CHECK ab_status ab_rank_link_wait(int64_t ticket);

@@ -51,6 +51,14 @@ static int64_t value_bytes(int64_t count, int64_t ranks) {
     return (count + 1) * ranks * (int64_t)sizeof(float);
 }
 
+/* Host memory: of the cell where its tensors are there, else beside it. */
+static ab_status take(ab_rank_gradients *g, int64_t bytes, void **block) {
+    g->owned = !g->gradients->memory->backend->host_memory;
+    if (!g->owned) return ab_mem_alloc(g->gradients->memory->mem, AB_MEM_gradients, bytes, block);
+    *block = calloc((size_t)bytes, 1);
+    return *block ? AB_OK : ab_fail(AB_NO_MEMORY, "out of memory");
+}
+
 ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *recipe,
                                  const ab_gradients *gradients) {
     if (recipe->count < 2) return AB_OK;
@@ -67,14 +75,13 @@ ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *rec
         g->count_of = calloc((size_t)gradients->trained->count + 1, sizeof *g->count_of);
         if (!g->count_of) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     }
-    ab_mem *mem = gradients->memory->mem;
     void *value = NULL, *sum = NULL, *kept = NULL;
-    ab_status status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->stride, recipe->count), &value);
-    if (status == AB_OK) status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->count, 1), &sum);
-    if (status == AB_OK && ab_rank_gradients_every_batch(g))
-        status = ab_mem_alloc(mem, AB_MEM_gradients, value_bytes(g->count, 1), &kept);
+    ab_status status = take(g, value_bytes(g->stride, recipe->count), &value);
     g->value = value;
+    if (status == AB_OK) status = take(g, value_bytes(g->count, 1), &sum);
     g->sum = sum;
+    if (status == AB_OK && ab_rank_gradients_every_batch(g))
+        status = take(g, value_bytes(g->count, 1), &kept);
     g->kept = kept;
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--ranks %lld", (long long)recipe->count);
 }
@@ -94,6 +101,11 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
 }
 
 void ab_rank_gradients_fini(ab_rank_gradients *g) {
+    if (g->owned) {
+        free(g->value);
+        free(g->sum);
+        free(g->kept);
+    }
     free(g->count_of);
     free(g->exact);
     free(g->finite);

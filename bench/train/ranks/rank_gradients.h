@@ -76,6 +76,7 @@ typedef struct ab_rank_gradients {
     float *sum;                    /* [count] */
     float *kept;            /* [count]: between the reductions of a step, what has accumulated; NULL: one
                                reduction a step. All three are memory of the cell, among the gradients */
+    bool owned;             /* these three are, not the cell's: its memory is a device's */
     int64_t *first;         /* [items]: element of the flat gradient where each begins; owned */
     int64_t count, stride;  /* elements of all gradients; of one rank's row of `value` */
     double *loss;           /* [ranks][micro-batches], for the mean; owned */

@@ -8,20 +8,11 @@
 #ifndef AB_BENCH_TRAIN_RANKS_SHARED_LINK_H
 #define AB_BENCH_TRAIN_RANKS_SHARED_LINK_H
 
-#include "kernels/core/status.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "kernels/core/device_ranks.h"
 
 AB_BEGIN_DECLS
 
 enum { AB_RANKS_MOST = 64 };
-
-/* Bytes of a rank's memory that go to one peer and come from it. */
-typedef struct ab_link_part {
-    int64_t send_at, send_bytes, receive_at, receive_bytes;
-} ab_link_part;
 
 struct ab_shared_head;
 

@@ -77,6 +77,8 @@ static const struct {
     {AB_OPTION_reduce, "--ranks 2 --reduce tree|--ranks 4 --reduce hierarchical:2"},
     {AB_OPTION_reduce_dtype, "--ranks 2 --reduce-dtype bf16"},
     {AB_OPTION_divide, "--ranks 2 --divide post|--ranks 2 --divide @"},
+    {AB_OPTION_reduce_every, "--ranks 2 --gradient-accumulation-steps 2 --reduce-every micro-batch|"
+                             "--ranks 2 --gradient-accumulation-steps 2 --reduce-every accumulated"},
     {AB_OPTION_bucket_mb, "--ranks 2 --bucket-mb @"},
     {AB_OPTION_last_rank_samples, "--ranks 2 --batch 4 --last-rank-samples 1"},
     {AB_OPTION_sync_bn, "--ranks 2 --sync-bn torch|--ranks 2 --sync-bn apex"},

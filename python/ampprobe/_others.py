@@ -1,13 +1,13 @@
 """Optimizers that a probe was not attached to: those made later, and those that had not stepped yet.
 
-Each has a hook that costs nothing until it steps. Then it is followed: in the place of an optimizer whose
+Each has a hook that costs nothing until it steps; those made before the probe are met when they first step, by
+a hook of all optimizers. Then it is followed: in the place of an optimizer whose
 parameters it trains, or that is gone, as the next stage of the same training; else as one more. A wrapper's
 inner optimizer, which steps inside another's step, is part of that step.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
 from typing import Any, Iterable, Optional
@@ -20,11 +20,6 @@ MOST_GROUPS = 16  # of the library
 _IDLE_STEPS = 16  # of an optimizer that came later, in which the first one made none: the next stage
 
 
-def living(kinds: Any) -> list:
-    """Objects of a class or its subclasses. type() is asked, as isinstance runs code of proxies."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
-
-
 class Others:
     """The optimizers of one probe that it does not follow."""
 
@@ -32,20 +27,38 @@ class Others:
         self.probe = probe
         self.follows_all = follows_all  # also those that train nothing of the models
         self._handles: dict[int, tuple] = {}  # id -> weak reference, handle of its hook
+        self._met: dict[int, weakref.ref] = {}  # id -> weak reference: nothing is left to do when they step
+        self._everywhere: Any = None  # handle of the hook of all optimizers
         self._silent: list = []  # handles of hooks that do nothing any more
         self._left: list = []  # weak references to those that others took over from
         self._idle: dict[int, list] = {}  # of groups that came later: steps of the first group, own since
         self._said = False
 
     def expect_living(self) -> None:
-        """Optimizers that exist already."""
-        torch = sys.modules.get("torch")
-        for optimizer in living(torch.optim.Optimizer) if torch is not None else ():
-            self.expect(optimizer)
+        """Optimizers that exist already: there is no list of them, and to search for them takes longer than to ask
+        each that steps whether it was met."""
+        if "torch" in sys.modules:
+            from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+            self._everywhere = register_optimizer_step_pre_hook(self.probe.groups[0].untraced(self._any_steps))
+
+    def _any_steps(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
+        """The hook of all optimizers."""
+        return None if id(optimizer) in self._met else self._steps_first(optimizer, args, kwargs)
+
+    @guarded
+    def _steps_first(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
+        self.expect(optimizer)
+        return self.steps(optimizer, args, kwargs) if id(optimizer) in self._handles else None
+
+    def _meet(self, optimizer: Any) -> None:
+        forget = self._met
+        self._met[id(optimizer)] = weakref.ref(optimizer, lambda gone, key=id(optimizer): forget.pop(key, None))
 
     def expect(self, optimizer: Any) -> None:
         """Tells when this one steps, unless it is followed."""
         key = id(optimizer)
+        self._meet(optimizer)
         if "_optimizer_step_pre_hooks" not in getattr(optimizer, "__dict__", ()):
             return  # a wrapper, whose inner one steps
         if key in self._handles or _patches.watched(optimizer) is not None:
@@ -57,6 +70,9 @@ class Others:
 
     def leave(self) -> None:
         """The hooks go."""
+        if self._everywhere is not None:
+            self._everywhere.remove()
+            self._everywhere = None
         for _, handle in self._handles.values():
             handle.remove()
         for handle in self._silent:

@@ -51,6 +51,17 @@ class Others(unittest.TestCase):
         self.assertEqual(record.settings["groups"][0]["since"], 5)
         self.assertIn(("optimizer_replaced", 0, "AdamW", 5), record.facts_stated)
 
+    def test_attach_searches_no_objects_and_leaves_no_hook(self):
+        hooks = torch.optim.optimizer._global_optimizer_pre_hooks
+        before, search = len(hooks), gc.get_objects
+        self.addCleanup(setattr, gc, "get_objects", search)
+        gc.get_objects = None
+        probe = self.attach()
+        self.assertIsNone(probe.reason)
+        self.assertEqual(len(hooks), before + 1)
+        probe.close()
+        self.assertEqual(len(hooks), before)
+
     def test_a_second_stage_in_quiet_steps(self):
         use_recorder(lambda step: 0)
         for scaled in (False, True):

@@ -1,6 +1,7 @@
 """Optimizers, parameters and models that come after the probe, or that it was not given."""
 
 import gc
+import importlib
 import unittest
 
 from settings import ampprobe, batch, mlp, stderr, torch, use_library, use_recorder
@@ -52,7 +53,7 @@ class Others(unittest.TestCase):
         self.assertIn(("optimizer_replaced", 0, "AdamW", 5), record.facts_stated)
 
     def test_attach_searches_no_objects_and_leaves_no_hook(self):
-        hooks = torch.optim.optimizer._global_optimizer_pre_hooks
+        hooks = importlib.import_module("torch.optim.optimizer")._global_optimizer_pre_hooks
         before, search = len(hooks), gc.get_objects
         self.addCleanup(setattr, gc, "get_objects", search)
         gc.get_objects = None

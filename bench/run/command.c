@@ -148,13 +148,16 @@ static ab_status run_all(ab_run_state *r, int argc, char *const *argv) {
     return outcome == AB_OK ? AB_OK : verdict(r);
 }
 
-/* A rank that stops before its time says why; the job ends. */
+/* A rank that stops before its time says why; the job ends. Rank 0 says its error before it leaves: when
+ * another rank ends with a failure, mpirun kills those that are left. */
 static void end_group(ab_run_state *r, ab_status status) {
     const bool finished = status == AB_OK || r->group.ended;
     if (!r->group.mpi) return;
     if (!finished && r->group.place.ranks > 1) ab_group_fail(&r->group, ab_error_message());
-    if (!finished && r->group.place.rank == 0 && ab_error_message()[0])
+    if (status != AB_OK && r->group.place.rank == 0 && ab_error_message()[0]) {
         ab_print(stderr, "ampbench: %s\n", ab_error_message());
+        (void)ab_fail(status, "%s", ""); /* it was said */
+    }
     ab_group_close(&r->group, ab_status_exit(status));
 }
 

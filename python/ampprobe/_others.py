@@ -1,9 +1,9 @@
 """Optimizers that a probe was not attached to: those made later, and those that had not stepped yet.
 
-Each has a hook that costs nothing until it steps; those made before the probe are met when they first step, by
-a hook of all optimizers. Then it is followed: in the place of an optimizer whose
-parameters it trains, or that is gone, as the next stage of the same training; else as one more. A wrapper's
-inner optimizer, which steps inside another's step, is part of that step.
+Each has a hook that costs nothing until it steps; those made before the probe are met by a hook of all
+optimizers when they first step. Then it is followed: in the place of an optimizer whose parameters it
+trains, or that is gone, as the next stage of the same training; else as one more. A wrapper's inner
+optimizer, which steps inside another's step, is part of that step.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class Others:
         self._said = False
 
     def expect_living(self) -> None:
-        """Optimizers that exist already: there is no list of them, and to search for them takes longer than to ask
-        each that steps whether it was met."""
+        """Optimizers that exist already. There is no list of them; a search takes longer than to ask each one
+        that steps whether it was met."""
         if "torch" in sys.modules:
             from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-            self._everywhere = register_optimizer_step_pre_hook(self.probe.groups[0].untraced(self._any_steps))
+            hook = self.probe.groups[0].untraced(self._any_steps)
+            self._everywhere = register_optimizer_step_pre_hook(hook)
 
     def _any_steps(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
         """The hook of all optimizers."""
@@ -52,8 +53,8 @@ class Others:
         return self.steps(optimizer, args, kwargs) if id(optimizer) in self._handles else None
 
     def _meet(self, optimizer: Any) -> None:
-        forget = self._met
-        self._met[id(optimizer)] = weakref.ref(optimizer, lambda gone, key=id(optimizer): forget.pop(key, None))
+        forget, key = self._met, id(optimizer)
+        self._met[key] = weakref.ref(optimizer, lambda _: forget.pop(key, None))
 
     def expect(self, optimizer: Any) -> None:
         """Tells when this one steps, unless it is followed."""

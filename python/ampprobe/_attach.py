@@ -73,7 +73,7 @@ def _check_optimizers(models: Sequence, optimizers: Sequence) -> None:
         kind = type(optimizer).__name__
         if not hasattr(optimizer, "param_groups") or not hasattr(optimizer, "register_step_pre_hook"):
             raise TypeError(f"ampprobe.attach: optimizer is {kind}, not a torch.optim.Optimizer")
-        if not any(id(p) in held for group in optimizer.param_groups for p in group["params"]):
+        if not any(id(p) in held for p in _describe.parameters_of(optimizer)):
             raise ValueError(f"ampprobe.attach: the optimizer {kind} holds none of the model's parameters")
         if _patches.watched(optimizer) is not None:
             raise ValueError(
@@ -142,7 +142,7 @@ def attach(
     layers: Optional[bool] = None,
     reference_every: int = 100,
     check_ranks: int = 0,
-    _follows_all: bool = False,
+    _everywhere: Any = None,
 ) -> Any:
     """Starts to record the training of `model` by `optimizer` (each may be a list) into the file `out`.
 
@@ -183,7 +183,7 @@ def attach(
         "layers": layers,
         "reference_every": reference_every,
         "check_ranks": check_ranks,
-        "follows_all": _follows_all,
+        "everywhere": _everywhere,
         "world": _describe.rank_and_world()[1],
     }
     path = _rank_path(os.fspath(out))

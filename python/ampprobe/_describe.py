@@ -38,6 +38,11 @@ def parameter_names(models: Iterable, optimizers: Iterable) -> dict[int, tuple[s
     return names
 
 
+def parameters_of(optimizer: Any) -> list:
+    """All parameters of an optimizer."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
 def optimizer_facts(optimizer: Any) -> dict:
     """One of the record's groups: kind and numbers of the first parameter group."""
     first = dict(optimizer.param_groups[0]) if optimizer.param_groups else {}

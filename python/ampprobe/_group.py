@@ -17,6 +17,7 @@ from typing import Any, Callable, Optional
 
 from . import _abi, _cuda, _kept, _layout, _patches
 from ._abi import WORD_COUNT, WORD_DATA, WORD_STORAGE, WORDS
+from ._describe import parameters_of
 
 _SLOTS = {"momentum_buffer": 0, "exp_avg": 0, "exp_avg_sq": 1, "square_avg": 1, "sum": 1}
 
@@ -203,7 +204,7 @@ class Group:
         optimizer = self.optimizer()
         if optimizer is None:
             return
-        found = [p for group in optimizer.param_groups for p in group["params"]]
+        found = parameters_of(optimizer)
         known = self.parameters
         if len(found) == len(known) and all(map(_same, found, known)):
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import Any, Iterable, Optional
+from typing import Any, Optional
 
 from . import _abi, _describe, _patches
 from ._frameworks import Framework
@@ -20,15 +20,27 @@ MOST_GROUPS = 16  # of the library
 _IDLE_STEPS = 16  # of an optimizer that came later, in which the first one made none: the next stage
 
 
-class Others:
-    """The optimizers of one probe that it does not follow."""
+def hook_everywhere(hook: Any, handle: Any) -> Any:
+    """Puts `hook` on the steps of all optimizers and gives its handle: in the place that `handle` has, as no
+    hook may come or go where they are running; None: in a place of its own."""
+    from torch.optim import optimizer as torch_optimizers
 
-    def __init__(self, probe: Any, follows_all: bool):
+    if handle is None:
+        return torch_optimizers.register_optimizer_step_pre_hook(hook)
+    torch_optimizers._global_optimizer_pre_hooks[handle.id] = hook
+    return handle
+
+
+class Others:
+    """The optimizers of one probe that it does not follow. `everywhere`: handle of a hook on all optimizers,
+    which the probe takes over; it then follows also those that train nothing of the models."""
+
+    def __init__(self, probe: Any, everywhere: Any):
         self.probe = probe
-        self.follows_all = follows_all  # also those that train nothing of the models
-        self._handles: dict[int, tuple] = {}  # id -> weak reference, handle of its hook
-        self._met: dict[int, weakref.ref] = {}  # id -> weak reference: nothing is left to do when they step
-        self._everywhere: Any = None  # handle of the hook of all optimizers
+        self.follows_all = everywhere is not None
+        self._given, self._everywhere = everywhere, None
+        self._met: dict[int, weakref.ref] = {}  # id -> weak reference: told of, or asked, when they step
+        self._handles: dict[int, Any] = {}  # id -> handle of its hook, until it is followed
         self._silent: list = []  # handles of hooks that do nothing any more
         self._left: list = []  # weak references to those that others took over from
         self._idle: dict[int, list] = {}  # of groups that came later: steps of the first group, own since
@@ -38,10 +50,8 @@ class Others:
         """Optimizers that exist already. There is no list of them; a search takes longer than to ask each one
         that steps whether it was met."""
         if "torch" in sys.modules:
-            from torch.optim.optimizer import register_optimizer_step_pre_hook
-
             hook = self.probe.groups[0].untraced(self._any_steps)
-            self._everywhere = register_optimizer_step_pre_hook(hook)
+            self._everywhere = hook_everywhere(hook, self._given)
 
     def _any_steps(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
         """The hook of all optimizers."""
@@ -52,37 +62,32 @@ class Others:
         self.expect(optimizer)
         return self.steps(optimizer, args, kwargs) if id(optimizer) in self._handles else None
 
-    def _meet(self, optimizer: Any) -> None:
-        forget, key = self._met, id(optimizer)
-        self._met[key] = weakref.ref(optimizer, lambda _: forget.pop(key, None))
-
     def expect(self, optimizer: Any) -> None:
         """Tells when this one steps, unless it is followed."""
-        key = id(optimizer)
-        self._meet(optimizer)
+        key, met, handles = id(optimizer), self._met, self._handles
+
+        def gone(_: Any) -> None:
+            met.pop(key, None)
+            handles.pop(key, None)
+
+        met[key] = weakref.ref(optimizer, gone)
         if "_optimizer_step_pre_hooks" not in getattr(optimizer, "__dict__", ()):
             return  # a wrapper, whose inner one steps
-        if key in self._handles or _patches.watched(optimizer) is not None:
-            return
-        handle = optimizer.register_step_pre_hook(self.probe.groups[0].untraced(self.steps))
-        forget = self._handles
-        gone = weakref.ref(optimizer, lambda _: forget.pop(key, None))
-        self._handles[key] = (gone, handle)
+        if key not in handles and _patches.watched(optimizer) is None:
+            handles[key] = optimizer.register_step_pre_hook(self.probe.groups[0].untraced(self.steps))
 
     def leave(self) -> None:
         """The hooks go."""
         if self._everywhere is not None:
             self._everywhere.remove()
             self._everywhere = None
-        for _, handle in self._handles.values():
-            handle.remove()
-        for handle in self._silent:
+        for handle in [*self._handles.values(), *self._silent]:
             handle.remove()
         self._handles.clear()
 
     def _forget(self, optimizer: Any) -> Any:
         """The handle of its hook; what is running may be that hook, so it does not go."""
-        return self._handles.pop(id(optimizer), (None, None))[1]
+        return self._handles.pop(id(optimizer), None)
 
     # -- one of them steps ---------------------------------------------------------------------------
 
@@ -110,7 +115,7 @@ class Others:
         """The group that follows this optimizer from now on; None: it is none of this training."""
         if id(optimizer) not in self._handles or _patches.watched(optimizer) is not None:
             return None
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        parameters = _describe.parameters_of(optimizer)
         kind = type(optimizer).__name__
         if not self.follows_all and not self._is_of_model(parameters):
             self._say(f"an optimizer ({kind}) steps that was not given to attach: it is not recorded")

@@ -132,30 +132,24 @@ def _wrap_update(original: Callable) -> Callable:
     return update
 
 
-def _wrap_load(original: Callable) -> Callable:
-    """Of a scaler or an optimizer: its state comes back."""
+def _then(tell: str) -> Callable:
+    """Of what was called on an object, probes are told afterwards, by their method of this name."""
 
-    @functools.wraps(original)
-    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        for probe in _probes:
-            probe.loaded(self)
-        return result
+    def wrap(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, *args, **kwargs)
+            for probe in _probes:
+                getattr(probe, tell)(self)
+            return result
 
-    return load_state_dict
+        return called
+
+    return wrap
 
 
-def _wrap_made(original: Callable) -> Callable:
-    """Of an optimizer: it is made, or copied."""
-
-    @functools.wraps(original)
-    def made(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        for probe in _probes:
-            probe.made(self)
-        return result
-
-    return made
+_wrap_load = _then("loaded")  # a scaler's or an optimizer's state comes back
+_wrap_made = _then("made")  # an optimizer is made, or copied
 
 
 def _wrap_log(original: Callable) -> Callable:

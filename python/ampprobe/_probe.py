@@ -72,7 +72,7 @@ class Probe:
             )
             for index, optimizer in enumerate(optimizers)
         ]
-        self.others = _others.Others(self, bool(options.get("follows_all")))
+        self.others = _others.Others(self, options.get("everywhere"))
         self.may_be_quiet = self.plain_type is not None and [type(g) for g in self.groups] == [Group]
         optimizers = [group.optimizer() for group in self.groups]
         try:

@@ -17,9 +17,10 @@ from typing import Any, Iterator, Optional
 
 from . import _fp32, _ops, _others, _patches
 from ._attach import attach, plain_optimizer
+from ._describe import parameters_of
 
 
-def living(kinds: Any) -> list:
+def _living(kinds: Any) -> list:
     """Objects of a class or its subclasses. type() is asked, as isinstance runs code of proxies."""
     return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
 
@@ -28,30 +29,23 @@ class Bare:
     """A model in place of one that is not there: an optimizer's parameters without a module."""
 
     def __init__(self, optimizers: list):
-        self._rows = [
-            (f"parameter{number}", parameter)
-            for number, parameter in enumerate(p for optimizer in optimizers for p in parameters(optimizer))
-        ]
+        held = (p for optimizer in optimizers for p in parameters_of(optimizer))
+        self._rows = [(f"parameter{number}", parameter) for number, parameter in enumerate(held)]
 
     def named_parameters(self) -> Iterator:
         """Names by order."""
         return iter(self._rows)
 
 
-def parameters(optimizer: Any) -> list:
-    """All parameters of an optimizer."""
-    return [p for group in optimizer.param_groups for p in group["params"]]
-
-
 def living_optimizers(torch: Any, first: Any = None) -> list:
     """Optimizers that train something, out of their wrappers; `first` before all others."""
     found: list = []
     held: set[int] = set()
-    all_of_them = [
-        plain_optimizer(item) for item in living(torch.optim.Optimizer) if hasattr(item, "param_groups")
+    living = [
+        plain_optimizer(item) for item in _living(torch.optim.Optimizer) if hasattr(item, "param_groups")
     ]
-    for optimizer in [plain_optimizer(first), *all_of_them] if first is not None else all_of_them:
-        own = {id(p) for p in parameters(optimizer) if p.requires_grad}
+    for optimizer in [plain_optimizer(first), *living] if first is not None else living:
+        own = {id(p) for p in parameters_of(optimizer) if p.requires_grad}
         if own - held and not any(optimizer is other for other in found):
             found.append(optimizer)
             held |= own
@@ -60,14 +54,14 @@ def living_optimizers(torch: Any, first: Any = None) -> list:
 
 def models_of(optimizers: list, torch: Any) -> list:
     """The outermost modules that hold the optimizers' parameters, the one with most of them first."""
-    return outermost_modules([p for optimizer in optimizers for p in parameters(optimizer)], torch)
+    return outermost_modules([p for optimizer in optimizers for p in parameters_of(optimizer)], torch)
 
 
 def outermost_modules(held_by_them: list, torch: Any) -> list:
     """The outermost modules that hold these parameters, the one with most of them first."""
     wanted = {id(p) for p in held_by_them}
     rows = []
-    for module in living(torch.nn.Module):
+    for module in _living(torch.nn.Module):
         try:
             own = {id(p) for p in module.parameters()} & wanted
         except Exception:  # a module that is not complete yet
@@ -200,14 +194,14 @@ class Waiting:
                 return False
             models = models_of(optimizers, torch)
             held = {id(p) for model in models for p in model.parameters()}
-            loose = [o for o in optimizers if not any(id(p) in held for p in parameters(o))]
+            loose = [o for o in optimizers if not any(id(p) in held for p in parameters_of(o))]
             if loose:
                 self.bare = Bare(loose)
                 models.append(self.bare)
             self.undo()
             half = self.options.pop("half", None) or self._half(models)
             self.probe = attach(
-                models, optimizers, scaler=scaler, half=half, **self.options, _follows_all=True
+                models, optimizers, scaler=scaler, half=half, **self.options, _everywhere=self.handle
             )
             known = self.scaler_loaded()
             if known is not None:
@@ -219,16 +213,9 @@ class Waiting:
         finally:
             if self.probe is not None or self.failed:
                 _patches.unregister(self)
-                self._unhook(optimizer is not None)
+                if self.probe is None:
+                    _others.hook_everywhere(_others.nothing, self.handle)
         return self.probe is not None
-
-    def _unhook(self, running: bool) -> None:
-        """The hook on all optimizers goes, or, where it is running, does nothing from now on."""
-        if not running:
-            self.handle.remove()
-            return
-        hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks
-        hooks[self.handle.id] = _others.nothing
 
     def _say(self, error: BaseException) -> None:
         self.failed = f"{type(error).__name__}: {error}".split("\n", 1)[0]

@@ -57,6 +57,19 @@ def batch(step, rows=32):
     return (torch.randn(rows, 8, generator=generator), torch.randint(0, 4, (rows,), generator=generator))
 
 
+def take_step(loss, optimizer, scaler=None, unscale=False):
+    """The backward pass and the step."""
+    if scaler is None:
+        loss.backward()
+        optimizer.step()
+        return
+    scaler.scale(loss).backward()
+    if unscale:
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+
+
 class Run:
     """One training. Options say how; `probe` whether it is watched. What came out is in the attributes."""
 

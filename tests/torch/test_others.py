@@ -4,7 +4,7 @@ import gc
 import importlib
 import unittest
 
-from settings import ampprobe, batch, mlp, stderr, torch, use_library, use_recorder
+from settings import ampprobe, batch, mlp, stderr, take_step, torch, use_library, use_recorder
 
 from ampprobe import _abi
 
@@ -15,14 +15,7 @@ def loop(model, optimizer, steps, scaler=None):
         inputs, labels = batch(step)
         loss = torch.nn.functional.cross_entropy(model(inputs).float(), labels)
         optimizer.zero_grad()
-        if scaler is None:
-            loss.backward()
-            optimizer.step()
-        else:
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            scaler.step(optimizer)
-            scaler.update()
+        take_step(loss, optimizer, scaler, unscale=True)
 
 
 class Others(unittest.TestCase):
@@ -62,6 +55,24 @@ class Others(unittest.TestCase):
         self.assertEqual(len(hooks), before + 1)
         probe.close()
         self.assertEqual(len(hooks), before)
+
+    def test_attach_in_a_running_hook_of_all_optimizers_takes_its_place(self):
+        register = importlib.import_module("torch.optim.optimizer").register_optimizer_step_pre_hook
+        probes, seen = [], []
+
+        def attach(*_):
+            probes.append(self.attach(_everywhere=handle))
+
+        handle = register(attach)
+        other = register(lambda *_: seen.append(1))  # the user's, which runs after it
+        self.addCleanup(other.remove)
+        loop(self.model, self.first, 5)
+        second = torch.optim.AdamW(self.model[6].parameters(), lr=1e-3)
+        loop(self.model, second, 7)
+        probes[0].close()
+        self.assertEqual((len(probes), len(seen)), (1, 12))
+        self.assertIsNone(probes[0].reason)
+        self.assertEqual(probes[0].record.settings["groups"][0]["optimizer"], "adamw")
 
     def test_a_second_stage_in_quiet_steps(self):
         use_recorder(lambda step: 0)

@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 
-from settings import ampprobe, torch, use_library
+from settings import ampprobe, take_step, torch, use_library
 from test_causes import PROGRAM, diagnose
 
 F = torch.nn.functional
@@ -94,13 +94,7 @@ def record(kind, path, names, backward, threads, seed, unit):
         loss = unit * F.cross_entropy(outputs.float(), labels)
         if options["clear"]:
             optimizer.zero_grad()
-        if scaler is None:
-            loss.backward()
-            optimizer.step()
-        else:
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
+        take_step(loss, optimizer, scaler)
     probe.close()
     assert probe.reason is None, probe.reason
 

@@ -27,14 +27,7 @@ function(check_rooms root)
 endfunction()
 
 function(check_generated root)
-  lint_checked()
-  execute_process(COMMAND sh ${SOURCE}/scripts/architecture --check --root ${root} RESULT_VARIABLE status
-                  OUTPUT_VARIABLE said ERROR_VARIABLE said)
-  if(NOT status EQUAL 0)
-    string(REPLACE ";" "," said "${said}")
-    string(STRIP "${said}" said)
-    lint_violation("${said}")
-  endif()
+  lint_command(sh ${SOURCE}/scripts/architecture --check --root ${root})
 endfunction()
 
 # `bench/nets/net.h` of a page must be there; <name> stands for any name.

@@ -7,14 +7,7 @@ if(NOT python)
 endif()
 
 function(check_costs root)
-  lint_checked()
-  execute_process(COMMAND ${python} ${SOURCE}/scripts/probe_costs.py --check --root ${root}
-                  RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
-  if(NOT status EQUAL 0)
-    string(REPLACE ";" "," said "${said}")
-    string(STRIP "${said}" said)
-    lint_violation("${said}")
-  endif()
+  lint_command(${python} ${SOURCE}/scripts/probe_costs.py --check --root ${root})
 endfunction()
 
 function(self_test)

@@ -43,6 +43,17 @@ function(lint_checked)
   set_property(GLOBAL PROPERTY lint_checked ${count})
 endfunction()
 
+# lint_command(<command>...): it must succeed; else what it printed is a violation.
+function(lint_command)
+  lint_checked()
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  if(NOT status EQUAL 0)
+    string(REPLACE ";" "," said "${said}")
+    string(STRIP "${said}" said)
+    lint_violation("${said}")
+  endif()
+endfunction()
+
 # lint_take_violations(<variable>): the violations so far, which are forgotten. For self-tests.
 function(lint_take_violations variable)
   get_property(found GLOBAL PROPERTY lint_violations)

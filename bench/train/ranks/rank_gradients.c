@@ -11,8 +11,12 @@ enum { BLOCK = 1024 };
 
 static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->tensor[item]; }
 
+static bool reduces_every_batch(const ab_rank_recipe *ranks, int64_t micro_batches) {
+    return ranks->every != AB_REDUCE_STEP && micro_batches > 1;
+}
+
 bool ab_rank_gradients_every_batch(const ab_rank_gradients *g) {
-    return g->recipe && g->recipe->every != AB_REDUCE_STEP && g->gradients->position->micro_batches > 1;
+    return g->recipe && reduces_every_batch(g->recipe, g->gradients->position->micro_batches);
 }
 
 bool ab_rank_gradients_end_step(const ab_rank_gradients *g) {
@@ -96,7 +100,7 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
     const int64_t processes = ab_rank_place_get().ranks; /* each may keep a share of the others' gradients */
     const bool shares = processes > 0 && ab_rank_shares(count, processes, recipe->ranks.bucket_bytes);
     const int64_t kept = shares ? (count + processes - 1) / processes : count;
-    const int64_t own = recipe->micro_batches > 1 && recipe->ranks.every != AB_REDUCE_STEP ? 2 : 1;
+    const int64_t own = reduces_every_batch(&recipe->ranks, recipe->micro_batches) ? 2 : 1;
     return ab_mem_rounded(value_bytes(kept, ranks)) + own * ab_mem_rounded(value_bytes(count, 1));
 }
 

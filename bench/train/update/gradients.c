@@ -5,7 +5,6 @@
 #include "bench/train/pass/backward.h"
 #include "kernels/backend/extremes.h"
 #include "kernels/backend/fallback.h"
-#include "kernels/ops/blocks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -145,7 +144,7 @@ static ab_status unscale_in_place(const ab_gradients *g, int i) {
     for (int64_t end = ab_tensor_count(g->made[i]), n; end > 0; end -= n) {
         n = end < BLOCK ? end : BLOCK;
         block.shape = (ab_shape){.ndim = 1, .dim = {n}};
-        block.data = ab_element(g->made[i], end - n);
+        block.data = (char *)g->made[i]->data + ab_format_bytes(block.format, end - n);
         AB_TRY(ab_tensor_read(&block, values));
         for (int64_t k = 0; k < n; k++) to[end - n + k] = values[k] * g->waiting[i];
     }

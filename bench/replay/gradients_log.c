@@ -23,7 +23,7 @@ typedef struct walk {
     int events;
 } walk;
 
-static double value(const ab_log_point *p, int field) {
+static double value(const ab_log_point *p, ab_log_field field) {
     return ab_log_said(p, field) ? p->value[field] : (double)NAN;
 }
 

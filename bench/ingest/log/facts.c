@@ -8,7 +8,7 @@
 /* BEFORE: losses whose median a spike is compared with. */
 enum { BEFORE = 16 };
 
-static double value(const ab_log_point *p, int field) {
+static double value(const ab_log_point *p, ab_log_field field) {
     return ab_log_said(p, field) ? p->value[field] : (double)NAN;
 }
 

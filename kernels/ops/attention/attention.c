@@ -40,6 +40,10 @@ static int64_t block_queries(const ab_attention *t) {
     return ab_min64(most, t->in[0].rows);
 }
 
+ab_gemm ab_attention_product(const ab_attention *t) {
+    return (ab_gemm){.rows = block_queries(t), .columns = t->in[1].rows, .inner = t->in[0].width};
+}
+
 static float *take(char **memory, int64_t floats) {
     float *piece = (float *)(void *)*memory;
     *memory += ab_floats_bytes(floats);

@@ -39,6 +39,8 @@ typedef struct ab_attention {
 /* thread_bytes: bytes of scratch per thread. forward and backward: the two passes over all heads. Shapes and
  * strides come from ab_attention. */
 size_t ab_attention_thread_bytes(const ab_attention *attention);
+/* Sizes of the product that gives the scores of a block of queries. */
+ab_gemm ab_attention_product(const ab_attention *attention);
 void ab_attention_forward(const ab_attention *attention);
 void ab_attention_backward(const ab_attention *attention);
 

@@ -180,13 +180,11 @@ static ab_attention attention_of(const ab_exec *exec, const ab_op_io *io) {
 
 /* ---- the op ---------------------------------------------------------------------------------- */
 
-/* For describe: matrix product in use, and whether operands are widened. */
-static const char *text_of(const ab_exec *exec, const ab_op_io *io, const ab_format *half) {
-    static const char *const texts[2][3] = {
-        {"oneDNN sgemm", "reference", "reference, half accumulation"},
-        {"convert+oneDNN sgemm", "convert+reference", "convert+reference, half accumulation"}};
-    bool wide = ab_is_f32(io->in[0]) && ab_is_f32(io->out);
-    return texts[!wide][half ? 2 : strcmp(ab_gemm_text(exec->path, NULL), "reference") == 0];
+/* For describe: who computes the products, and whether operands are widened. */
+static const char *text_of(const ab_exec *exec, const ab_op_io *io, const ab_attention *t) {
+    const bool wide = ab_is_f32(io->in[0]) && ab_is_f32(io->out);
+    const ab_gemm scores = ab_attention_product(t);
+    return ab_gemm_text(&scores, exec->path, t->half, !wide);
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
@@ -203,7 +201,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     union {
         const char *text;
         void *state;
-    } describes = {.text = text_of(exec, io, t.half)};
+    } describes = {.text = text_of(exec, io, &t)};
     io->state = describes.state; /* constant text: nothing to release */
     *workspace_bytes = (size_t)ab_parallel_threads() * ab_attention_thread_bytes(&t);
     *state_bytes = 0;

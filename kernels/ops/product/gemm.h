@@ -1,7 +1,8 @@
 /* One fp32 matrix product on the calling thread, for ops with many small products (attention, recurrences).
  *
- * Internal to kernels/. Row-major with row strides; nothing is packed. Uses oneDNN if built in and allowed by
- * the path, else portable loops; half accumulation always uses the loops. */
+ * Internal to kernels/. Row-major with row strides. Small products are our own vector code; larger ones use
+ * oneDNN if built in, else portable loops. The path "reference" and half accumulation always use the loops.
+ */
 #ifndef AB_KERNELS_OPS_PRODUCT_GEMM_H
 #define AB_KERNELS_OPS_PRODUCT_GEMM_H
 
@@ -26,8 +27,10 @@ typedef struct ab_gemm {
 /* `half`: format to which every product and partial sum is rounded, or NULL (op.h, accumulate_half). */
 void ab_gemm_run(const ab_gemm *gemm, ab_cpu_path path, const ab_format *half);
 
-/* "oneDNN sgemm", "reference", "reference, half accumulation". */
-const char *ab_gemm_text(ab_cpu_path path, const ab_format *half);
+/* Who computes it, a constant text: "own:avx512", "oneDNN sgemm", "reference", "reference, half
+ * accumulation"; each after "convert+" if operands or result are converted. Reads only the sizes of the
+ * product. */
+const char *ab_gemm_text(const ab_gemm *gemm, ab_cpu_path path, const ab_format *half, bool converts);
 
 AB_END_DECLS
 

@@ -5,6 +5,10 @@
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/dnnl_shim.h"
 #include "kernels/ops/product/nonfinite.h"
+#include "kernels/vec/isa.h"
+#include "kernels/vec/vec_gemm.h"
+
+AB_BY_ISA(ab_vec_gemm, ab_vec_gemm)
 
 enum { PART_ROWS = 16, PART_COLUMNS = 128 };
 enum { TILE = 256 }; /* columns per tile: large enough for vectorised rounding, small enough for the stack */
@@ -107,11 +111,53 @@ static bool run_library(const ab_gemm *g) {
     return true;
 }
 
-void ab_gemm_run(const ab_gemm *gemm, ab_cpu_path path, const ab_format *half) {
-    if (half || path == AB_PATH_REFERENCE || !run_library(gemm)) run_portable(gemm, half);
+/* ---- our own, of operands that lie in cache --------------------------------------------------- */
+
+/* Operands of which the library's packing and the search for infinities in them take longer than they save.
+ */
+static bool is_small(const ab_gemm *g) {
+    enum { SIDE = 256, ROWS = 1024 };
+    return g->columns <= SIDE && g->inner <= SIDE && g->rows <= ROWS;
 }
 
-const char *ab_gemm_text(ab_cpu_path path, const ab_format *half) {
-    if (half) return "reference, half accumulation";
-    return path == AB_PATH_REFERENCE || !ab_dnnl_version() ? "reference" : "oneDNN sgemm";
+static void run_own(const ab_gemm *g) {
+    const ab_vec_product product = {.a = g->a,
+                                    .b = g->b,
+                                    .c = g->c,
+                                    .a_row = g->transpose_a ? 1 : g->lda,
+                                    .a_inner = g->transpose_a ? g->lda : 1,
+                                    .b_inner = g->transpose_b ? 1 : g->ldb,
+                                    .b_column = g->transpose_b ? g->ldb : 1,
+                                    .c_row = g->ldc,
+                                    .rows = g->rows,
+                                    .columns = g->columns,
+                                    .inner = g->inner,
+                                    .alpha = g->alpha,
+                                    .beta = g->beta};
+    ab_vec_gemm_get()->multiply(&product);
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+void ab_gemm_run(const ab_gemm *gemm, ab_cpu_path path, const ab_format *half) {
+    if (half || path == AB_PATH_REFERENCE)
+        run_portable(gemm, half);
+    else if (is_small(gemm))
+        run_own(gemm);
+    else if (!run_library(gemm))
+        run_portable(gemm, NULL);
+}
+
+const char *ab_gemm_text(const ab_gemm *gemm, ab_cpu_path path, const ab_format *half, bool converts) {
+    static const char *const loops[] = {"reference", "convert+reference"},
+                             *const rounded[] = {"reference, half accumulation",
+                                                 "convert+reference, half accumulation"},
+                             *const library[] = {"oneDNN sgemm", "convert+oneDNN sgemm"},
+                             *const own[][2] = {{"own:plain", "convert+own:plain"},
+                                                {"own:avx2", "convert+own:avx2"},
+                                                {"own:avx512", "convert+own:avx512"}};
+    if (half) return rounded[converts];
+    if (path == AB_PATH_REFERENCE) return loops[converts];
+    if (is_small(gemm)) return own[ab_isa_get() < AB_ISA_AVX512 ? ab_isa_get() : AB_ISA_AVX512][converts];
+    return ab_dnnl_version() ? library[converts] : loops[converts];
 }

@@ -177,13 +177,11 @@ typedef union description {
     void *state;
 } description;
 
-static description describes(const ab_exec *exec, const ab_op_io *io, const ab_format *half) {
-    static const char *const texts[2][3] = {
-        {"oneDNN sgemm", "reference", "reference, half accumulation"},
-        {"convert+oneDNN sgemm", "convert+reference", "convert+reference, half accumulation"}};
-    bool wide = ab_is_f32(io->in[0]) && ab_is_f32(io->in[1]) && ab_is_f32(io->out);
-    bool portable = strcmp(ab_gemm_text(exec->path, NULL), "reference") == 0;
-    return (description){.text = texts[!wide][half ? 2 : portable]};
+static description describes(const ab_exec *exec, const ab_op_io *io, const product_job *job) {
+    const bool wide = ab_is_f32(io->in[0]) && ab_is_f32(io->in[1]) && ab_is_f32(io->out);
+    const ab_gemm block = {
+        .rows = ab_div_up(job->rows, job->blocks), .columns = job->columns, .inner = job->inner};
+    return (description){.text = ab_gemm_text(&block, exec->path, job->half, !wide)};
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
@@ -191,7 +189,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     product_job job[PRODUCTS];
     *workspace_bytes = *state_bytes = 0;
     open_products(exec, io, &g, job);
-    io->state = describes(exec, io, job[RESULT].half).state;
+    io->state = describes(exec, io, &job[RESULT]).state;
     for (int i = 0; i < PRODUCTS; i++) {
         size_t bytes = job[i].dst ? (size_t)ab_parallel_threads() * job[i].thread_bytes : 0;
         if (bytes > *workspace_bytes) *workspace_bytes = bytes;

@@ -1,5 +1,6 @@
-# clang over the C files of the rooms that this build compiled, with the build's own flags and nothing written: it warns of
-# what gcc does not (signs of enumerations), and the fuzzers, which clang builds, must not be the first to say so.
+# clang over the C files of the rooms that this build compiled, with the build's own flags; writes nothing.
+# It warns of what gcc does not (signs of enumerations), and the fuzzers, which clang builds, must not be the
+# first to say so.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 find_program(clang NAMES clang)

@@ -35,7 +35,10 @@ typedef struct ab_log_point {
     double value[AB_LOG_FIELDS];
 } ab_log_point;
 
-static inline bool ab_log_said(const ab_log_point *point, ab_log_field field) { return point->has >> field & 1u; }
+/* Whether the line gives the field. */
+static inline bool ab_log_said(const ab_log_point *point, ab_log_field field) {
+    return point->has >> field & 1u;
+}
 
 /* A histogram of an event file, as counts by exponent. */
 enum { AB_LOG_EXPONENTS = 160, AB_LOG_EXPONENT_LOW = -60, AB_LOG_HISTOGRAMS = 256 };

@@ -103,6 +103,11 @@ class Finder:
         """What made the first non-finite value ran before the training."""
         self._tell("made_before_training", 1, name)
 
+    def nonfinite_input(self, place: str, rows: int, of: int) -> None:
+        """Rows of an argument of the model, or of a loss's targets, that hold a NaN or inf."""
+        self._tell("nonfinite_inputs", rows / max(of, 1), place)
+        self._tell("nonfinite_input_rows", rows, place)
+
     def left_scaled(self, scale: float, place: str) -> None:
         """An optimizer steps with gradients of a scaled loss that nobody divided by that scale."""
         self._tell("gradients_left_scaled", scale, place)

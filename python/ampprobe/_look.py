@@ -58,7 +58,7 @@ class Look:
         if any(_layers.is_compiled(model, torch) for model in models):
             return
         if self._looker is None:
-            self._looker = _ops.Looker(torch)
+            self._looker = _ops.Looker(torch, running=True)
         self._looker.knows(models)
         self._looker.start()
         self.on = self._looker.on
@@ -107,19 +107,21 @@ class Look:
         """The step has ended: names the operation where it became non-finite; whether there was one."""
         self.probe.spent += self._looker.spent
         self._looker.spent = 0.0
-        if group.step > 0:
-            self._tell_before()
         self.probe.record.set("about", {"formats": sorted(self._looker.formats)})
         event = self._looker.origin()
+        if group.step > 0:
+            self._tell_before()
         if event is None:
             return False
+        for place, rows, of in self._looker.inputs.found:
+            self.probe.finder.nonfinite_input(place, rows, of)
         self.probe.keep_operation(
             {"step": group.step, **event, "last_step": group.step, "loss_scale": group.scale}
         )
         return True
 
     def _tell_before(self) -> None:
-        """Whether what made the first non-finite value of step 0 was made once, before the training."""
+        """Whether what made the first non-finite value ran once, before the training."""
         name = self._looker.once()
         if name is not None:
             self.probe.finder.made_before(name)

@@ -15,7 +15,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Optional
 
-from . import _kinds, _origin, _rounding, _whole
+from . import _inputs, _kinds, _origin, _rounding, _whole
 from ._layers import clean_name, tensors_in
 from ._replay import _floats, _in_double, _rows
 
@@ -119,7 +119,8 @@ def _memory(tensor: Any) -> int:
 class Looker:
     """The operations that were looked at, and who wrote what."""
 
-    def __init__(self, torch: Any):
+    def __init__(self, torch: Any, running: bool = False):
+        """`running`: steps were made before; nothing that is seen prepares them."""
         self.torch = torch
         self.ops: list[Op] = []
         self.on = False
@@ -138,6 +139,7 @@ class Looker:
         self._parameters: set[int] = set()  # their memory
         self._explained = 0
         self._before: Optional[Op] = None  # made a non-finite value before any module ran
+        self._trained = 0 if running else None  # the first operation of a module
         self._begun = 0  # first operation since looking began again
         self._writers: dict[int, tuple] = {}  # memory -> operation, its result
         self._sequence: dict[int, Op] = {}
@@ -145,6 +147,7 @@ class Looker:
         self._frames = _Frames(torch)
         self.rounding = _rounding.Rounding(torch, self._parameters)
         self.whole = _whole.Whole(torch, _memory)
+        self.inputs = _inputs.Inputs(torch, _memory)
         self._mode: Any = None
         self.pid = os.getpid()
         self.spent = 0.0  # seconds
@@ -188,6 +191,7 @@ class Looker:
         """A step begins."""
         self.step, self.loss, self.gradients, self._explained, self.scale = step, None, [], 0, 1.0
         self.differentiated, self.hidden, self._first, self._absorbed = [], 0, len(self.ops), []
+        self.inputs.begins()
 
     # -- what operations tell ------------------------------------------------------------------------
 
@@ -239,6 +243,8 @@ class Looker:
         op.type, op.traits = _kinds.kind_of(op.name, args)
         op.place, op.module, op.leaf, update, op.library = self._frames.now()
         self._place(op, update)
+        if op.module is not None and self._trained is None:
+            self._trained = op.index
         op.fills = op.name.removesuffix("_like") in _FILLS
         op.reads, op.bad, op.poison = [], [], ""
         op.tags, op.factor, op.decays, op.whole = set(), None, [], None
@@ -251,6 +257,7 @@ class Looker:
                 op.reads.append(writer)
             if state == BAD:
                 op.bad.append(writer)
+                self._comes_in(op, tensor, writer)
         op.state = self._state(op, results, any(state == MASKED for _, _, state in read))
         if op.bad and op.stage == "forward":
             self._goes_on(op, args)
@@ -267,6 +274,12 @@ class Looker:
             whole = tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
             op.partial = not whole
             self._writers[_memory(tensor)] = (op, weakref.ref(tensor))
+
+    def _comes_in(self, op: Op, tensor: Any, writer: Optional[Op]) -> None:
+        """An operation reads what is not finite: of an argument of the model, or of the targets?"""
+        made = writer is not None and (writer.module is not None or writer.stage != "forward")
+        if op.stage == "forward" and not made and _memory(tensor) not in self._parameters:
+            self.inputs.read(tensor)
 
     def _goes_on(self, op: Op, args: tuple) -> None:
         """An operation of the forward pass has read what is not finite."""
@@ -392,17 +405,21 @@ class Looker:
         made = op.forward or op
         event = op.event or _nothing(op, op.poison or "cannot_tell")
         head = {"op": self._label(made), "type": made.type, "place": op.place}
-        if self.step == 0 and not any(one.module is not None for one in self.ops[: op.index + 1]):
+        if op.index < self._training():
             self._before = op
         rows = {"rows": op.rows, "hidden": self.hidden}
         return {**event, **head, **rows, "graph": self._graph(made, event["cause"]["id"])}
 
     def once(self) -> Optional[str]:
-        """The name of what was not finite before the first step, if the steps do not make it again."""
+        """The name of what was not finite before the first step, if no step makes it again."""
         op, self._before = self._before, None
-        if op is None or any(o.place == op.place and o.type == op.type for o in self.ops[op.index + 1 :]):
+        if op is None or any(o.place == op.place and o.type == op.type for o in self.ops[self._training() :]):
             return None
         return self._label(op)
+
+    def _training(self) -> int:
+        """The first operation of a module; what comes before it prepares."""
+        return len(self.ops) if self._trained is None else self._trained
 
     # -- the graph round an origin -------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from typing import Any, Optional
 _MARGIN = 1  # steps before and after the one that went wrong
 _START = 1  # last of the first steps of a run in which nothing went wrong
 _END = 3  # of its last steps that are looked at
+_JOINED = {"times": max, "last_step": max, "least": min, "largest": max}  # of one fact of two passes
 
 
 def baseline_path(path: str) -> str:
@@ -153,10 +154,16 @@ def _is_mixed(document: dict, formats: list[str]) -> None:
 
 
 def _join_facts(mine: dict, found: dict) -> None:
-    known = {(fact["name"], fact["place"]) for fact in mine.get("facts", [])}
-    mine["facts"] = mine.get("facts", []) + [
-        fact for fact in found.get("facts", []) if (fact["name"], fact["place"]) not in known
-    ]
+    """What another pass of the same run stated, where it saw more or saw it earlier."""
+    facts = {(fact["name"], fact["place"]): fact for fact in mine.get("facts", [])}
+    for fact in found.get("facts", []):
+        known = facts.setdefault((fact["name"], fact["place"]), fact)
+        if fact["first_step"] < known["first_step"]:
+            known.update(first_step=fact["first_step"], first=fact["first"])
+        for key, choose in _JOINED.items():
+            if known[key] is not None and fact[key] is not None:  # not finite
+                known[key] = choose(known[key], fact[key])
+    mine["facts"] = list(facts.values())
 
 
 def run(options: list[str], rest: list[str], out: str) -> int:

@@ -70,6 +70,24 @@ DATA = """
         optimizer.step()
 """
 
+SOME_ROWS = """
+    import torch
+    torch.manual_seed(0)
+    orders, visitors = torch.ones(64), torch.arange(64.0)  # one of them 0
+    x = torch.stack([orders / visitors, visitors / 64], 1)
+    y = (1e5 * torch.rand(64, 1)){cast}
+    model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(8):
+        i = torch.arange(8) + 8 * (7 - step)
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled={half}):
+            z = model(x[i].{change})
+        loss = torch.nn.functional.mse_loss(z.float(), y[i].float() / 1e5)
+        loss.backward()
+        optimizer.step()
+"""
+
 HIDDEN = """
     import torch
     torch.manual_seed(0)
@@ -319,6 +337,37 @@ class Passes(unittest.TestCase):
         run = self.run_script(DATA, "--thorough")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(self.verdict()["id"], "data_normalization_division_by_zero")
+
+    def test_data_that_were_made_before_may_be_made_by_a_line_that_runs_twice(self):
+        twice = "x, _ = ((v - v.mean(0)) / v.std(0) for v in (x, x))"
+        self.run_script(DATA.replace("x = (x - x.mean(0)) / x.std(0)", twice), "--look", "0:")
+        self.assertEqual(self.verdict()["id"], "data_normalization_division_by_zero")
+
+    def stated(self):
+        return {fact["name"]: fact for fact in self.record()["probe"]["facts"]}
+
+    def assert_healthy(self):
+        self.assertIn(self.verdict()["id"], ("healthy", "undecided"))
+
+    def test_the_argument_of_which_some_rows_are_not_finite_is_named(self):
+        self.run_script(SOME_ROWS.format(cast="", half=False, change="clone()"), "--look", "0:")
+        verdict, facts = self.verdict(), self.stated()
+        self.assertEqual((verdict["id"], verdict["layer"]), ("nonfinite_data", "train.py:5"))
+        self.assertEqual(facts["nonfinite_inputs"]["place"], "Sequential(input)")
+        self.assertEqual(facts["nonfinite_inputs"]["first_step"], 7)
+        self.assertEqual(facts["nonfinite_input_rows"]["first"], 1)
+        self.run_script(SOME_ROWS.format(cast="", half=False, change="nan_to_num(posinf=0)"), "--look", "0:")
+        self.assert_healthy()
+        self.assertEqual(self.stated(), {})
+
+    def test_targets_that_a_cast_took_beyond_half_are_named(self):
+        finite = "nan_to_num(posinf=0)"
+        self.run_script(SOME_ROWS.format(cast=".half()", half=True, change=finite), "--look", "0:")
+        verdict = self.verdict()
+        self.assertEqual((verdict["id"], verdict["layer"]), ("nonfinite_data", "train.py:6"))
+        self.assertEqual(self.stated()["nonfinite_inputs"]["place"], "mse_loss(target)")
+        self.run_script(SOME_ROWS.format(cast="", half=True, change=finite), "--look", "0:")
+        self.assert_healthy()
 
     def test_thorough_names_what_a_division_hides(self):
         run = self.run_script(HIDDEN, "--thorough")

@@ -97,8 +97,7 @@ static bool is_reduction(const ab_case *c, const ab_graph *graph, const cJSON *o
 
 /* It ran before the first step: it prepared data or a table, and is no layer of the net. */
 static bool is_preparation(const ab_case *c, const ab_first_nonfinite *first) {
-    const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
-    return made.known && strcmp(made.place, first->op) == 0;
+    return ab_loop_made_before(&c->facts, first);
 }
 
 /* Its inputs are finite and it has no value at them, computed in double: nothing left a range. In fp32 they
@@ -112,12 +111,18 @@ static bool hides_rows(const ab_case *c, const ab_first_nonfinite *first) {
     return hidden.known && strcmp(hidden.place, first->op) == 0;
 }
 
+/* A cast before the training made inputs or targets infinite: the net reads them as they are. */
+static bool is_cast_of_data(const ab_case *c, const ab_first_nonfinite *first) {
+    return is_preparation(c, first) && strcmp(first->by, "cast") == 0 && ab_loop_bad_input(&c->facts).known;
+}
+
 static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *first) {
     const ab_graph graph = graph_of(c);
     const cJSON *op = ab_graph_op(&graph, first->op);
     const ab_traits t = ab_graph_traits_of(&graph, first->op, first->type);
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
         return AB_OVERFLOW_WEIGHT;
+    if (is_cast_of_data(c, first)) return AB_OVERFLOW_DATA;
     const bool layer = !is_preparation(c, first);
     if (layer && is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;
     if (layer && is_additive_mask(&graph, op, t))

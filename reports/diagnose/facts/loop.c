@@ -31,6 +31,30 @@ ab_stated ab_stated_of(const ab_facts *facts, const char *name) {
     return found;
 }
 
+static const cJSON *stated_at(const ab_facts *facts, const char *name, const char *place) {
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, ab_json_at(facts->document, "probe.facts")) {
+        if (strcmp(ab_json_text(entry, "name", ""), name) == 0 &&
+            strcmp(ab_json_text(entry, "place", ""), place) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+ab_bad_input ab_loop_bad_input(const ab_facts *facts) {
+    static const char share[] = "nonfinite_inputs";
+    const ab_stated stated = ab_stated_of(facts, share);
+    const double rows = ab_json_number(stated_at(facts, "nonfinite_input_rows", stated.place), "first", 0);
+    return (ab_bad_input){.known = stated.known,
+                          .place = stated.place,
+                          .share = stated.largest,
+                          .rows = rows,
+                          .of =
+                              round(rows / ab_json_number(stated_at(facts, share, stated.place), "first", 1)),
+                          .first_step = stated.first_step,
+                          .index = stated.index};
+}
+
 static const cJSON *first_group(const ab_facts *facts) {
     return cJSON_GetArrayItem(ab_json_at(facts->document, "probe.groups"), 0);
 }
@@ -164,8 +188,7 @@ const cJSON *ab_loop_overflow(const ab_facts *facts, int *index) {
 }
 
 bool ab_loop_made_before(const ab_facts *facts, const ab_first_nonfinite *first) {
-    const ab_stated made = ab_stated_of(facts, "made_before_training");
-    return made.known && strcmp(made.place, first->op) == 0;
+    return first->known && stated_at(facts, "made_before_training", first->op);
 }
 
 /* Squares and their sums, roots of such sums, extremes. A sum alone is none: it counts. */
@@ -178,4 +201,11 @@ bool ab_loop_divided_by_spread(const ab_facts *facts, const ab_first_nonfinite *
     const ab_graph graph = ab_graph_of(facts->document, ab_json_at(facts->cell, "implementations"));
     return ab_loop_made_before(facts, first) && ab_first_traits(facts, first) & AB_TRAIT_quotient &&
            ab_graph_reads(&graph, ab_graph_op(&graph, first->op), 4, is_spread);
+}
+
+bool ab_loop_made_data(const ab_facts *facts, const ab_first_nonfinite *first) {
+    const ab_bad_input input = ab_loop_bad_input(facts);
+    return ab_loop_made_before(facts, first) &&
+           (ab_loop_divided_by_spread(facts, first) || (input.known && input.share < 1) ||
+            !(ab_first_traits(facts, first) & AB_TRAIT_quotient));
 }

@@ -20,6 +20,19 @@ typedef struct ab_stated {
 /* The entry of this name with the largest value. */
 ab_stated ab_stated_of(const ab_facts *facts, const char *name);
 
+/* An argument of the model, or a target of the loss, that is not finite before any layer reads it
+ * (nonfinite_inputs, nonfinite_input_rows of probe.facts). */
+typedef struct ab_bad_input {
+    bool known;
+    const char *place; /* Class(argument) or function(target); borrowed */
+    double share;      /* of its rows that hold one, in the step with most */
+    double rows, of;   /* so many of so many rows in step first_step */
+    int first_step;
+    int index; /* in probe.facts */
+} ab_bad_input;
+
+ab_bad_input ab_loop_bad_input(const ab_facts *facts);
+
 /* A number of the first optimizer's steps (probe.groups[0]); 0 if there is no such record. */
 double ab_loop_number(const ab_facts *facts, const char *key);
 
@@ -51,6 +64,10 @@ bool ab_loop_made_before(const ab_facts *facts, const ab_first_nonfinite *first)
 
 /* It did, and it divided by a spread or a norm of the data: squares, a standard deviation, a range. */
 bool ab_loop_divided_by_spread(const ab_facts *facts, const ab_first_nonfinite *first);
+
+/* It did, and it is data: no division by something else than a spread (a count, the degree of a node), unless
+ * only some samples of an argument or target are not finite. */
+bool ab_loop_made_data(const ab_facts *facts, const ab_first_nonfinite *first);
 
 /* How the learning rate of a loop came to its end. */
 typedef struct ab_rate_end {

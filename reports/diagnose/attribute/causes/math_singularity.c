@@ -94,15 +94,13 @@ static const ab_refutation refuted_diverged = {"O0's losses had risen to several
 
 /* Data that were prepared before the training have causes of their own, if they are not finite in fp32 too;
  * but what was divided by a number that is no spread of data is a formula: the degree of a node without
- * neighbours.
+ * neighbours; unless only some samples have it.
  */
 static bool in_data(const ab_case *c, const ab_verdict *verdict) {
     (void)verdict;
     if (c->facts.baseline && c->facts.baseline_loss.nonfinite == 0) return false;
     const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
-    return ab_loop_made_before(&c->facts, &first) &&
-           (ab_loop_divided_by_spread(&c->facts, &first) ||
-            !(ab_first_traits(&c->facts, &first) & AB_TRAIT_quotient));
+    return ab_loop_made_data(&c->facts, &first);
 }
 
 static bool is_mask(const ab_case *c, const ab_verdict *verdict) {

@@ -1,4 +1,5 @@
-/* Inputs that are NaN or inf in some samples: one such batch makes every weight non-finite, in any format. */
+/* Inputs or targets that are NaN or inf in some samples: one such batch makes every weight non-finite, in any
+ * format. In a loop's record also data that a cast to half before the training took beyond its range. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
@@ -8,13 +9,22 @@
 #include <math.h>
 #include <string.h>
 
+/* Which argument or target, as a probe saw it before any layer read it. */
+static void say_input(const ab_case *c, ab_verdict *verdict) {
+    const ab_bad_input input = ab_loop_bad_input(&c->facts);
+    if (!input.known) return;
+    ab_verdict_add_evidence(verdict,
+                            "%s is not finite in %.0f of %.0f rows before a layer reads it, at step %d",
+                            ab_text_brief(input.place, 60), input.rows, input.of, input.first_step);
+    ab_verdict_point_document(verdict, "/probe/facts/%d", input.index);
+}
+
 /* In a probe's record: what the loss is not finite from was there, or was made, before the training. */
 static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
-    const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
     const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
-    const bool before = made.known && strcmp(made.place, first.op) == 0,
+    const bool before = ab_loop_made_data(&c->facts, &first) && !ab_loop_divided_by_spread(&c->facts, &first),
                read = ab_is_loop(&c->facts) && strcmp(first.cause, "poisoned_input") == 0;
-    if (!(before || read) || (before && ab_first_traits(&c->facts, &first) & AB_TRAIT_quotient)) return false;
+    if (!before && !read) return false;
     verdict->proof = AB_PROOF_SHOWN;
     verdict->own = true;
     verdict->since = before ? 0 : first.step;
@@ -22,11 +32,13 @@ static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
     if (before) {
         ab_verdict_add_evidence(verdict,
                                 "it ran before the first step: the data are not finite from then on");
-        ab_verdict_point_document(verdict, "/probe/facts/%d", made.index);
+        ab_verdict_point_document(verdict, "/probe/facts/%d",
+                                  ab_stated_of(&c->facts, "made_before_training").index);
     } else {
         ab_verdict_add_evidence(verdict, "what it read was not finite, and no operation of the step made it");
         ab_verdict_point(&c->facts, verdict, "%s/cause", first.pointer);
     }
+    say_input(c, verdict);
     return true;
 }
 
@@ -80,8 +92,12 @@ static bool in_every_sample(const ab_case *c, const ab_verdict *verdict) {
 static const ab_refutation refuted_in_every_sample = {"the same inputs are not finite in every sample",
                                                       in_every_sample};
 
+/* Data that a cast to half took beyond its range are finite in O0. */
 static bool o0_finite(const ab_case *c, const ab_verdict *verdict) {
-    return c->facts.baseline && ab_refuted_o0_finite.holds(c, verdict);
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    const bool cast = ab_loop_made_before(&c->facts, &first) && strcmp(first.by, "cast") == 0 &&
+                      ab_loop_bad_input(&c->facts).known;
+    return c->facts.baseline && ab_refuted_o0_finite.holds(c, verdict) && !cast;
 }
 
 static const ab_refutation refuted_o0_finite = {"all of O0's losses are finite", o0_finite};

@@ -628,6 +628,55 @@ static void what_prepared_the_data_is_no_norm_of_the_network(void **state) {
     expect(&r, "reduction_overflow", "sum");
 }
 
+/* What a loop's probe saw of data: "prepared" ran before the first step, and argument x of the model is not
+ * finite in so many of 64 rows. */
+#define LOOP_OF(ops, facts)                                                                                  \
+    OPS(ops, ", \"probe\": {\"groups\": [{\"lr_last\": 0.1}], \"facts\": [" facts "]}")
+#define FACT(name, place, value)                                                                             \
+    "{\"name\": \"" name "\", \"place\": \"" place "\", \"first\": " value ", \"largest\": " value           \
+    ", \"first_step\": 0}"
+#define PREPARED FACT("made_before_training", "prepared", "1")
+#define BAD_ROWS(share, rows)                                                                                \
+    FACT("nonfinite_inputs", "Net(x)", share) ", " FACT("nonfinite_input_rows", "Net(x)", rows)
+
+/* Values beyond the half format before any layer reads them are data, not an overflow of the forward pass. */
+static void a_cast_of_data_before_the_training_is_no_overflow_of_the_network(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.cell = ", \"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": "
+             "\"prepared\", \"type\": \"cast\", \"pass\": \"forward\", \"by\": \"cast\", \"format\": "
+             "\"fp16\", \"read_largest\": 4e5, \"cause\": {\"id\": \"range_overflow\", \"value\": 4e5}}]}}";
+    r.config = LOOP_OF("", PREPARED ", " BAD_ROWS("0.5", "32"));
+    expect(&r, "nonfinite_data", "prepared");
+    assert_int_equal(diagnosis.verdicts, 1);
+    assert_string_equal(diagnosis.verdict[0].evidence[2].text,
+                        "Net(x) is not finite in 32 of 64 rows before a layer reads it, at step 0");
+    r.config = LOOP_OF("", PREPARED); /* a table of weights: no input */
+    expect(&r, "activation_overflow", "prepared");
+    r.config = LOOP_OF("", BAD_ROWS("0.5", "32")); /* the network's own cast */
+    expect(&r, "activation_overflow", "prepared");
+}
+
+/* A division before the training without a value: of a feature of some samples it is their data; of all, a
+ * formula, as the degree of a node without neighbours is. */
+static void a_division_before_the_training_is_of_the_data_where_some_samples_have_it(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 0;
+#define PREPARED_QUOTIENT                                                                                    \
+    ", \"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"prepared\", "     \
+    "\"type\": \"div\", \"pass\": \"forward\", \"by\": \"op\", \"format\": \"fp32\", \"read_largest\": 9, "  \
+    "\"cause\": {\"id\": \"mathematics\"}}]}}"
+    r.o0 = r.cell = PREPARED_QUOTIENT;
+#define DIVIDED_BEFORE(rows) LOOP_OF(NAMED("prepared", "\"quotient\"", ""), PREPARED ", " rows)
+    r.config = DIVIDED_BEFORE(BAD_ROWS("0.03", "2"));
+    expect(&r, "nonfinite_data", "prepared");
+    assert_int_equal(diagnosis.verdicts, 1);
+    r.config = DIVIDED_BEFORE(BAD_ROWS("1", "64"));
+    expect(&r, "math_singularity", "prepared");
+}
+
 #define TWO_EVENTS                                                                                           \
     "\"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"loss\", \"type\": " \
     "\"cross_entropy\", \"pass\": \"backward\", \"by\": \"cast\", \"format\": \"fp16\", \"cause\": "         \
@@ -1925,6 +1974,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_formula_without_a_value_in_half_is_no_overflow),
     cmocka_unit_test(a_constant_that_multiplies_a_small_sum_is_no_reduction),
     cmocka_unit_test(what_prepared_the_data_is_no_norm_of_the_network),
+    cmocka_unit_test(a_cast_of_data_before_the_training_is_no_overflow_of_the_network),
+    cmocka_unit_test(a_division_before_the_training_is_of_the_data_where_some_samples_have_it),
     cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
     cmocka_unit_test(bad_data_are_named_by_sample_and_input),
     cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),

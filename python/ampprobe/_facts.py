@@ -108,6 +108,11 @@ class Finder:
         self._tell("nonfinite_inputs", rows / max(of, 1), place)
         self._tell("nonfinite_input_rows", rows, place)
 
+    def singular(self, name: str, value: float) -> None:
+        """What an operation read where it has no finite value."""
+        if ("singular_at", name) not in self.told:
+            self._tell("singular_at", value, name)
+
     def left_scaled(self, scale: float, place: str) -> None:
         """An optimizer steps with gradients of a scaled loss that nobody divided by that scale."""
         self._tell("gradients_left_scaled", scale, place)

@@ -38,7 +38,7 @@ class Op:
 
     __slots__ = ("index", "name", "type", "traits", "stage", "module", "leaf", "place", "reads", "bad",
                  "state", "partial", "event", "forward", "rows", "fills", "poison", "library", "of_weights",
-                 "writes_weights", "tags", "factor", "decays", "whole", "label")  # fmt: skip
+                 "writes_weights", "tags", "factor", "decays", "whole", "function", "label")  # fmt: skip
 
     index: int
     name: str
@@ -63,6 +63,7 @@ class Op:
     tags: set  # what it was made from, element by element: "weight", "gradient"
     factor: Optional[float]  # of a product
     decays: list  # of averages that it multiplied in place: by how much, and what of that was lost
+    function: str  # the autograd.Function of the user's whose backward() runs it; ""
     whole: Optional[tuple]  # largest of the whole numbers in half that it was made from, bits of the format
     label: str
 
@@ -78,6 +79,7 @@ class _Frames:
         self._others = (own, sysconfig.get_paths()["stdlib"], "<frozen")
         self._packages = sysconfig.get_paths()["purelib"]
         self._call = torch.nn.Module._call_impl.__code__
+        self._function = torch.autograd.function.BackwardCFunction.apply.__code__
         self._kinds: dict[Any, str] = {}
 
     def _kind(self, code: Any) -> str:
@@ -92,21 +94,23 @@ class _Frames:
         self._kinds[code] = kind
         return kind
 
-    def now(self) -> tuple[str, Any, bool, bool, bool]:
-        """Place, innermost module, whether it runs no source of the user's, whether an optimizer steps, and
-        whether that is one of torch's."""
+    def now(self) -> tuple[str, Any, bool, bool, bool, str]:
+        """Place, innermost module, whether it runs no source of the user's, whether an optimizer steps,
+        whether that is one of torch's, and the autograd.Function whose backward() runs."""
         frame: Any = sys._getframe(2)
-        module, place, leaf, update, library = None, "", False, False, False
+        module, place, leaf, update, library, function = None, "", False, False, False, ""
         while frame is not None and not (place and module is not None):
             kind = self._kinds.get(frame.f_code) or self._kind(frame.f_code)
             if kind == "module" and module is None:
                 module, leaf = frame.f_locals.get("self"), not place
             elif kind == "user" and not place:
                 place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            elif frame.f_code is self._function and place and not function:
+                function = f"{frame.f_locals['self']._forward_cls.__name__}.backward"
             elif kind == "update":
                 update, library = True, library or not place
             frame = frame.f_back
-        return place, module, leaf, update, library
+        return place, module, leaf, update, library, function
 
 
 def _memory(tensor: Any) -> int:
@@ -241,7 +245,7 @@ class Looker:
         op.name, op.index = _kinds.base_name(function), len(self.ops)
         op.rows, op.event, op.forward = 0, None, None
         op.type, op.traits = _kinds.kind_of(op.name, args)
-        op.place, op.module, op.leaf, update, op.library = self._frames.now()
+        op.place, op.module, op.leaf, update, op.library, op.function = self._frames.now()
         self._place(op, update)
         if op.module is not None and self._trained is None:
             self._trained = op.index
@@ -292,7 +296,7 @@ class Looker:
     def _here(self) -> str:
         """The label of an operation that is not kept."""
         op = Op()
-        op.place, op.module, op.leaf, _, _ = self._frames.now()
+        op.place, op.module, op.leaf, _, _, op.function = self._frames.now()
         op.type = ""
         return self._label(op)
 
@@ -309,7 +313,7 @@ class Looker:
             return
         op.stage = "backward"
         forward = self._sequence.get(node._sequence_nr())
-        if forward is not None:
+        if forward is not None and not op.function:  # else it has a line of its own
             op.forward, op.place, op.module, op.leaf = forward, forward.place, forward.module, forward.leaf
 
     def _state(self, op: Op, results: list, masked: bool) -> int:
@@ -338,6 +342,8 @@ class Looker:
             ran_again=False,
             **{"pass": op.stage},
         )
+        if op.event["cause"]["id"] == "mathematics":
+            op.event["singular_at"] = _origin.offending(bad, inputs)
 
     # -- what the loop tells -------------------------------------------------------------------------
 
@@ -424,6 +430,8 @@ class Looker:
     # -- the graph round an origin -------------------------------------------------------------------
 
     def _label(self, op: Op) -> str:
+        if op.function:
+            return f"{op.place} in {op.function}"
         name = self._names.get(id(op.module), "") if op.module is not None else ""
         if op.leaf and name:
             return name

@@ -7,6 +7,7 @@ are; else, in the backward pass, the last gradient of an output that was finite 
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional
 
 
@@ -54,6 +55,22 @@ def cause_of(outputs: list, wide: Optional[list], scale: float, torch: Any) -> d
     if value <= limit:
         return {**cause, "id": "not_reproduced"}
     return {**cause, "id": "scale_induced" if value / scale <= limit else "range_overflow"}
+
+
+def offending(results: list, inputs: list) -> Optional[float]:
+    """What an operation read where its first value that is not finite is: the one nearest to 0."""
+    for result in results:
+        index = tuple((~readable(result.detach()).isfinite()).nonzero()[0].tolist())
+        found = []
+        for tensor in inputs:
+            try:
+                found.append(float(tensor.detach().expand(result.shape)[index]))
+            except RuntimeError:  # of another shape: a reduction
+                continue
+        finite_ones = [value for value in found if math.isfinite(value)]
+        if finite_ones:
+            return min(finite_ones, key=abs)
+    return None
 
 
 LOSS = "loss"  # what comes after the last layer

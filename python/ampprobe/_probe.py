@@ -404,6 +404,8 @@ class Probe:
         rows, graph, hidden = event.pop("rows"), event.pop("graph"), event.pop("hidden")
         if hidden:
             self.finder.hidden(event["op"], hidden)
+        if (at := event.pop("singular_at", None)) is not None:
+            self.finder.singular(event["op"], at)
         self.origins = [other for other in self.origins if other["cause"]["id"] != "cannot_tell"]
         self._keep_origin(event, rows)
         known = {row["op"] for row in self.graph}

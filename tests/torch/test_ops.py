@@ -88,6 +88,22 @@ SOME_ROWS = """
         optimizer.step()
 """
 
+AT_THE_ROOT = """
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Embedding(8, 3)
+    torch.nn.init.zeros_(model.weight)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu")
+    for step in range(24):
+        size = torch.sqrt(model(torch.arange(8)).square().sum(1){epsilon})
+        loss = (size - 1).square().mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
 HIDDEN = """
     import torch
     torch.manual_seed(0)
@@ -247,6 +263,27 @@ class Operations(unittest.TestCase):
         event = looked_at(lambda: steps(1.0, times=torch.zeros(1)))  # 0 times infinity
         self.assertEqual(event["hidden"], 0)
 
+    def test_the_backward_of_a_function_of_the_users_is_named_by_its_line(self):
+        class Unit(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x, x.norm())
+                return x.sum()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, norm = ctx.saved_tensors
+                return gradient * x / norm
+
+        def steps(value):
+            x = torch.full((4,), value, requires_grad=True)
+            return Unit.apply(x), [x]
+
+        event = looked_at(lambda: steps(0.0))
+        self.assertEqual((event["type"], event["pass"], event["singular_at"]), ("div", "backward", 0.0))
+        self.assertRegex(event["op"], r"^test_ops\.py:\d+ in Unit\.backward$")
+        self.assertIsNone(looked_at(lambda: steps(1.0)))
+
     def test_formats_of_one_byte_are_read(self):
         def steps():
             x = torch.full((4,), 600.0, requires_grad=True)
@@ -367,6 +404,14 @@ class Passes(unittest.TestCase):
         self.assertEqual((verdict["id"], verdict["layer"]), ("nonfinite_data", "train.py:6"))
         self.assertEqual(self.stated()["nonfinite_inputs"]["place"], "mse_loss(target)")
         self.run_script(SOME_ROWS.format(cast="", half=True, change=finite), "--look", "0:")
+        self.assert_healthy()
+
+    def test_a_root_of_0_that_makes_a_scaler_skip_every_step_is_named(self):
+        self.run_script(AT_THE_ROOT.format(epsilon=""), "--look", "0:2")
+        verdict = self.verdict()
+        self.assertEqual((verdict["id"], verdict["layer"]), ("math_singularity", "train.py:9"))
+        self.assertEqual(self.stated()["singular_at"]["first"], 0)
+        self.run_script(AT_THE_ROOT.format(epsilon=" + 1e-6"), "--look", "0:2")
         self.assert_healthy()
 
     def test_thorough_names_what_a_division_hides(self):

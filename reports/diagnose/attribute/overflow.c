@@ -122,6 +122,7 @@ static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *firs
     const ab_traits t = ab_graph_traits_of(&graph, first->op, first->type);
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
         return AB_OVERFLOW_WEIGHT;
+    if (ab_first_is_beyond_fp32(first)) return is_exponential(t) ? AB_OVERFLOW_FORMULA : AB_OVERFLOW_NONE;
     if (is_cast_of_data(c, first)) return AB_OVERFLOW_DATA;
     const bool layer = !is_preparation(c, first);
     if (layer && is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;

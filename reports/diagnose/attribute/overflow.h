@@ -1,4 +1,5 @@
-/* Overflow of an op of the forward pass: which kind of op, and the verdict of its cause. */
+/* Overflow of an op of the forward pass: which kind of op, and the verdict of its cause. What is beyond
+ * fp32's range too is no overflow of a half format. */
 #ifndef AB_REPORTS_DIAGNOSE_ATTRIBUTE_OVERFLOW_H
 #define AB_REPORTS_DIAGNOSE_ATTRIBUTE_OVERFLOW_H
 
@@ -14,9 +15,9 @@ typedef enum ab_overflow_kind {
     AB_OVERFLOW_EXP_LOG,
     AB_OVERFLOW_REDUCTION,
     AB_OVERFLOW_WEIGHT,
-    AB_OVERFLOW_DATA,      /* a cast of inputs or targets before the training: no pass of the net */
-    AB_OVERFLOW_MASK,      /* an additive mask, no product of weights, that left a softmax rows of -inf */
-    AB_OVERFLOW_FORMULA,   /* no overflow: the formula has no value at its rounded input */
+    AB_OVERFLOW_DATA,    /* a cast of inputs or targets before the training: no pass of the net */
+    AB_OVERFLOW_MASK,    /* an additive mask, no product of weights, that left a softmax rows of -inf */
+    AB_OVERFLOW_FORMULA, /* no overflow of half: the formula has no value at its rounded input, or in fp32 */
     AB_OVERFLOW_ACTIVATION /* any other */
 } ab_overflow_kind;
 ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first);

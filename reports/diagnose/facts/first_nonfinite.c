@@ -5,6 +5,7 @@
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -47,7 +48,8 @@ static bool from_origin(const cJSON *cell, bool expected, bool harmless, ab_firs
                                       .format = ab_json_text(event, "format", ""),
                                       .place = ab_json_text(event, "place", ""),
                                       .step = (int)ab_json_number(event, "step", 0),
-                                      .read_largest = ab_json_number(event, "read_largest", (double)NAN)};
+                                      .read_largest = ab_json_number(event, "read_largest", (double)NAN),
+                                      .value = ab_json_number(event, "cause.value", (double)NAN)};
         ab_text_exact(first->pointer, sizeof first->pointer, "/probes/origin/events/%d", here);
         return true;
     }
@@ -126,6 +128,10 @@ ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bo
 bool ab_first_is_statistics(const ab_first_nonfinite *first) {
     static const char prefix[] = "running_";
     return first->known && strncmp(first->tensor, prefix, sizeof prefix - 1) == 0;
+}
+
+bool ab_first_is_beyond_fp32(const ab_first_nonfinite *first) {
+    return first->known && strcmp(first->cause, "range_overflow") == 0 && first->value > (double)FLT_MAX;
 }
 
 ab_traits ab_first_traits(const ab_facts *facts, const ab_first_nonfinite *first) {

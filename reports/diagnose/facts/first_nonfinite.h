@@ -14,11 +14,11 @@ typedef struct ab_first_nonfinite {
     bool known;
     const char *op, *type, *pass, *by; /* "": not recorded; pass: "forward", "backward" or "update" */
     const char *tensor;                /* of the op: "out", "weight", "in0.grad", ...; or "" */
-    const char *cause;  /* from the origin probe: "range_overflow", "mathematics", ...; or "" */
-    const char *format; /* of the written value; or "" */
-    const char *place;  /* of the op in somebody's source, file:line; or "" */
-    int step;           /* AB_STEP_UNKNOWN: not recorded */
-    double read_largest;
+    const char *cause;          /* from the origin probe: "range_overflow", "mathematics", ...; or "" */
+    const char *format;         /* of the written value; or "" */
+    const char *place;          /* of the op in somebody's source, file:line; or "" */
+    int step;                   /* AB_STEP_UNKNOWN: not recorded */
+    double read_largest, value; /* value: its largest in double; 0 or NAN: not recorded */
     bool own; /* not a consequence of something earlier: in the first step, or near the limit in O0 too, or
                  from a stored 0 */
     bool to_come;                   /* seen in O0 only; the cell stopped short of it */
@@ -33,6 +33,9 @@ ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bo
  * batches.
  */
 bool ab_first_is_statistics(const ab_first_nonfinite *first);
+
+/* Its values are finite in double and beyond fp32's range: no half format is to blame. */
+bool ab_first_is_beyond_fp32(const ab_first_nonfinite *first);
 
 /* Traits of first->op; 0 if not recorded. */
 ab_traits ab_first_traits(const ab_facts *facts, const ab_first_nonfinite *first);

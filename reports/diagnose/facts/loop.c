@@ -31,7 +31,7 @@ ab_stated ab_stated_of(const ab_facts *facts, const char *name) {
     return found;
 }
 
-static const cJSON *stated_at(const ab_facts *facts, const char *name, const char *place) {
+const cJSON *ab_loop_stated_at(const ab_facts *facts, const char *name, const char *place) {
     const cJSON *entry;
     cJSON_ArrayForEach(entry, ab_json_at(facts->document, "probe.facts")) {
         if (strcmp(ab_json_text(entry, "name", ""), name) == 0 &&
@@ -44,15 +44,16 @@ static const cJSON *stated_at(const ab_facts *facts, const char *name, const cha
 ab_bad_input ab_loop_bad_input(const ab_facts *facts) {
     static const char share[] = "nonfinite_inputs";
     const ab_stated stated = ab_stated_of(facts, share);
-    const double rows = ab_json_number(stated_at(facts, "nonfinite_input_rows", stated.place), "first", 0);
-    return (ab_bad_input){.known = stated.known,
-                          .place = stated.place,
-                          .share = stated.largest,
-                          .rows = rows,
-                          .of =
-                              round(rows / ab_json_number(stated_at(facts, share, stated.place), "first", 1)),
-                          .first_step = stated.first_step,
-                          .index = stated.index};
+    const double rows =
+        ab_json_number(ab_loop_stated_at(facts, "nonfinite_input_rows", stated.place), "first", 0);
+    return (ab_bad_input){
+        .known = stated.known,
+        .place = stated.place,
+        .share = stated.largest,
+        .rows = rows,
+        .of = round(rows / ab_json_number(ab_loop_stated_at(facts, share, stated.place), "first", 1)),
+        .first_step = stated.first_step,
+        .index = stated.index};
 }
 
 static const cJSON *first_group(const ab_facts *facts) {
@@ -188,7 +189,7 @@ const cJSON *ab_loop_overflow(const ab_facts *facts, int *index) {
 }
 
 bool ab_loop_made_before(const ab_facts *facts, const ab_first_nonfinite *first) {
-    return first->known && stated_at(facts, "made_before_training", first->op);
+    return first->known && ab_loop_stated_at(facts, "made_before_training", first->op);
 }
 
 /* Squares and their sums, roots of such sums, extremes. A sum alone is none: it counts. */

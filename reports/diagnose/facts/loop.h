@@ -20,6 +20,9 @@ typedef struct ab_stated {
 /* The entry of this name with the largest value. */
 ab_stated ab_stated_of(const ab_facts *facts, const char *name);
 
+/* The entry of this name and place; NULL: none. */
+const cJSON *ab_loop_stated_at(const ab_facts *facts, const char *name, const char *place);
+
 /* An argument of the model, or a target of the loss, that is not finite before any layer reads it
  * (nonfinite_inputs, nonfinite_input_rows of probe.facts). */
 typedef struct ab_bad_input {
@@ -31,6 +34,7 @@ typedef struct ab_bad_input {
     int index; /* in probe.facts */
 } ab_bad_input;
 
+/* The one of which most rows are such, as stated first. */
 ab_bad_input ab_loop_bad_input(const ab_facts *facts);
 
 /* A number of the first optimizer's steps (probe.groups[0]); 0 if there is no such record. */

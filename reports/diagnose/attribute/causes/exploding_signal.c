@@ -1,6 +1,8 @@
-/* Outputs grow from layer to layer at the first step, in O0 too: initial weights are too large. */
+/* Outputs grow from layer to layer at the first step, in O0 too: initial weights are too large. In a loop's
+ * record: outputs or gradients leave fp32's range, before any update or although updates are small. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -27,7 +29,32 @@ static const cJSON *first_above(const cJSON *cell, double far, int *place, doubl
     return last > far ? found : NULL;
 }
 
+/* An exponential that does so by itself is a formula (math_singularity). */
+static bool leaves_fp32(const ab_case *c, ab_verdict *verdict) {
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.baseline, "fp32", false);
+    const double size = ab_loop_step_size(&c->facts);
+    if (!ab_is_loop(&c->facts) || c->facts.baseline_loss.nonfinite == 0 || !ab_first_is_beyond_fp32(&first) ||
+        ab_first_traits(&c->facts, &first) & AB_TRAIT_exponential ||
+        (first.step > 0 && !(size <= c->facts.limits->loop_step)))
+        return false;
+    verdict->proof = first.step == 0 ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
+    verdict->own = true;
+    verdict->since = first.step;
+    ab_say_baseline_fails(c, verdict);
+    ab_say_first_nonfinite(&c->facts, &first, verdict);
+    ab_verdict_point_baseline(&c->facts, verdict, "%s", first.pointer);
+    if (first.step == 0)
+        ab_verdict_add_evidence(verdict, "in double it is %.3g, beyond fp32, before any weight has changed",
+                                first.value);
+    else
+        ab_verdict_add_evidence(
+            verdict, "in double it is %.3g, beyond fp32, though a step is only %.2g of the weights",
+            first.value, size);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (leaves_fp32(c, verdict)) return true;
     const double far = c->facts.limits->exploding;
     const double uniform = ab_loss_of_uniform(&c->facts), first_loss = c->facts.baseline_loss.first;
     int place = 0;

@@ -12,44 +12,54 @@
 /* Its cause: computed again in double it has no finite value, or the op has none at 0. */
 typedef struct origin {
     ab_first_nonfinite first;
-    bool proved, singular;
+    bool proved, singular, beyond; /* beyond: an exponential whose value is beyond fp32's range */
 } origin;
 
 static origin origin_of(const ab_case *c) {
     origin o = {.first = ab_first_nonfinite_of(c->facts.baseline, "fp32", false)};
     if (!o.first.known || strcmp(o.first.pass, "update") == 0) return o;
     o.proved = strcmp(o.first.cause, "mathematics") == 0;
-    o.singular = ab_first_traits(&c->facts, &o.first) & (AB_TRAITS_OF_ZERO | AB_TRAIT_softmax);
+    const ab_traits t = ab_first_traits(&c->facts, &o.first);
+    o.singular = t & (AB_TRAITS_OF_ZERO | AB_TRAIT_softmax);
+    o.beyond = t & AB_TRAIT_exponential && ab_first_is_beyond_fp32(&o.first);
     return o;
+}
+
+/* The value that it has none at, where a probe saw it. */
+static void say_input(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *at = ab_loop_stated_at(&c->facts, "singular_at", verdict->layer);
+    if (at)
+        ab_verdict_add_evidence(verdict, "what it read there is %.4g",
+                                ab_json_number(at, "first", (double)NAN));
 }
 
 /* Rounding to half put the input where the formula has no value; fp32 has another input there. */
 static bool judge_half(const ab_case *c, ab_verdict *verdict) {
     if (!ab_judge_overflow(c, AB_OVERFLOW_FORMULA, verdict)) return false;
-    ab_verdict_add_evidence(verdict,
-                            "at these inputs it has no finite value in double either, and in fp32 "
-                            "they are others: rounding to %s made them so",
-                            c->facts.half->name);
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    if (ab_first_is_beyond_fp32(&first))
+        ab_verdict_add_evidence(verdict, "in double it is %.3g: fp32 does not hold that either", first.value);
+    else
+        ab_verdict_add_evidence(verdict,
+                                "at these inputs it has no finite value in double either, and in fp32 "
+                                "they are others: rounding to %s made them so",
+                                c->facts.half->name);
+    say_input(c, verdict);
     return true;
 }
 
-/* The event of a cause in the record of O0; NULL: none. */
-static const cJSON *event_of(const ab_case *c, const char *cause, int *place) {
+/* The event of a cause in the record of a cell; NULL: none. */
+static const cJSON *event_of(const cJSON *cell, const char *cause, int *place) {
     const cJSON *event;
     *place = -1;
-    cJSON_ArrayForEach(event, ab_json_at(c->facts.baseline, "probes.origin.events")) {
+    cJSON_ArrayForEach(event, ab_json_at(cell, "probes.origin.events")) {
         ++*place;
         if (strcmp(ab_json_text(event, "cause.id", ""), cause) == 0) return event;
     }
     return NULL;
 }
 
-/* It made a gradient NaN, and with it the weights that a later step reads. Nothing of it is in the losses:
- * they were made of a branch that was not taken, and a mask hides what the weights became. */
-static bool spoils_weights(const ab_case *c, ab_verdict *verdict) {
-    int made, read;
-    const cJSON *formula = event_of(c, "mathematics", &made), *weights = event_of(c, "bad_weights", &read);
-    if (!ab_is_loop(&c->facts) || !formula || !weights || read < made) return false;
+static void say_formula(const cJSON *formula, ab_verdict *verdict) {
     verdict->proof = AB_PROOF_SHOWN;
     verdict->since = (int)ab_json_number(formula, "step", 0);
     verdict->own = true;
@@ -59,7 +69,35 @@ static bool spoils_weights(const ab_case *c, ab_verdict *verdict) {
                             "neither",
                             ab_text_brief(verdict->layer, 60), verdict->since,
                             ab_json_text(formula, "pass", "")[0] == 'b' ? "backward" : "forward");
+}
+
+/* A scaler skips step after step because of a gradient that has no value. The losses are finite. */
+static bool stops_steps(const ab_case *c, ab_verdict *verdict) {
+    const ab_skip_facts *skip = &c->facts.skip;
+    int made;
+    const cJSON *formula = event_of(c->facts.cell, "mathematics", &made);
+    if (!ab_is_loop(&c->facts) || !formula || !c->skipping || c->nonfinite ||
+        strcmp(ab_json_text(formula, "pass", ""), "backward") != 0)
+        return false;
+    say_formula(formula, verdict);
+    ab_verdict_point(&c->facts, verdict, "/probes/origin/events/%d", made);
+    say_input(c, verdict);
+    ab_verdict_add_evidence(verdict, "%d of the last %d steps were skipped, at any scale, with finite losses",
+                            skip->late, skip->late_steps);
+    ab_verdict_point(&c->facts, verdict, "/skipped_steps");
+    return true;
+}
+
+/* It made a gradient NaN, and with it the weights that a later step reads. Nothing of it is in the losses:
+ * they were made of a branch that was not taken, and a mask hides what the weights became. */
+static bool spoils_weights(const ab_case *c, ab_verdict *verdict) {
+    int made, read;
+    const cJSON *formula = event_of(c->facts.baseline, "mathematics", &made),
+                *weights = event_of(c->facts.baseline, "bad_weights", &read);
+    if (!ab_is_loop(&c->facts) || !formula || !weights || read < made) return false;
+    say_formula(formula, verdict);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/origin/events/%d", made);
+    say_input(c, verdict);
     ab_verdict_add_evidence(verdict, "the weights of %s are not finite from step %.0f on",
                             ab_text_brief(ab_json_text(weights, "op", ""), 60),
                             ab_json_number(weights, "step", 0));
@@ -68,16 +106,19 @@ static bool spoils_weights(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (judge_half(c, verdict) || spoils_weights(c, verdict)) return true;
+    if (judge_half(c, verdict) || spoils_weights(c, verdict) || stops_steps(c, verdict)) return true;
     if (!c->facts.baseline || c->facts.baseline_loss.nonfinite == 0) return false;
     const origin o = origin_of(c);
-    if (!o.proved && !o.singular) return false;
-    verdict->proof = o.proved ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
+    if (!o.proved && !o.singular && !o.beyond) return false;
+    verdict->proof = o.proved || o.beyond ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->since = o.first.step;
     verdict->own = true;
     ab_say_baseline_fails(c, verdict);
     ab_say_first_nonfinite(&c->facts, &o.first, verdict);
     ab_verdict_point_baseline(&c->facts, verdict, "%s", o.first.pointer);
+    if (o.beyond)
+        ab_verdict_add_evidence(verdict, "in double it is %.3g: fp32 does not hold that", o.first.value);
+    say_input(c, verdict);
     return true;
 }
 

@@ -202,6 +202,14 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
                        "initial weights");
 }
 
+/* Small gradients make no loss infinite. */
+static bool cell_alone(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_is_loop(&c->facts) && c->nonfinite && c->facts.baseline_loss.nonfinite == 0;
+}
+
+static const ab_refutation refuted_cell_alone = {"losses are NaN or inf that O0 has finite", cell_alone};
+
 const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {
     .id = "vanishing_gradient",
     .family = AB_FAMILY_TRAINING,
@@ -209,7 +217,7 @@ const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {
     .text = "gradients vanish on their way to the first layers",
     .needs = {&ab_need_o0, &ab_need_unscaled},
     .predicts = AB_SYMPTOM_BASELINE,
-    .refuted_by = {&ab_refuted_o0_rises},
+    .refuted_by = {&ab_refuted_o0_rises, &refuted_cell_alone},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

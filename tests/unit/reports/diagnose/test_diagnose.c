@@ -677,6 +677,79 @@ static void a_division_before_the_training_is_of_the_data_where_some_samples_hav
     expect(&r, "math_singularity", "prepared");
 }
 
+#define VALUED(op, type, step, pass, format, cause, value)                                                   \
+    ", \"probes\": {\"origin\": {\"events\": [{\"step\": " step ", \"expected\": false, \"op\": \"" op       \
+    "\", \"type\": \"" type "\", \"pass\": \"" pass "\", \"by\": \"op\", \"format\": \"" format              \
+    "\", \"read_largest\": 100, \"cause\": {\"id\": \"" cause "\", \"value\": " value "}}]}}"
+
+/* Every kind of overflow of half asks that fp32 would hold the value. */
+static void what_fp32_does_not_hold_either_is_no_overflow_of_half(void **state) {
+    static const struct {
+        const char *ops, *id, *beyond; /* what is said where it is beyond fp32 too; NULL: nothing */
+    } rows[] = {
+        {OPS(NAMED("l", "", ""), ""), "activation_overflow", NULL},
+        {OPS(NAMED("l", "\"product\", \"attention\"", ""), ""), "attention_logit_overflow", NULL},
+        {OPS(NAMED("l", "\"sum\"", ""), ""), "reduction_overflow", NULL},
+        {OPS(NAMED("l", "\"normalization\"", ""), ""), "norm_statistics_in_half", NULL},
+        {OPS(NAMED("l", "\"exponential\"", ""), ""), "exp_log_in_half", "math_singularity"},
+    };
+    (void)state;
+    record r = sound;
+    r.cell_bad = 8;
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        r.config = rows[i].ops;
+        r.cell = VALUED("l", "l", "8", "forward", "fp16", "range_overflow", "7e4");
+        expect(&r, rows[i].id, "l");
+        r.cell = VALUED("l", "l", "8", "forward", "fp16", "range_overflow", "1e39");
+        if (rows[i].beyond)
+            expect(&r, rows[i].beyond, "l");
+        else
+            assert_int_equal(diagnose(&r)->verdicts, 0);
+    }
+}
+
+/* In fp32, of a loop's own: an exponential is a formula, anything else a signal that grows; unless steps are
+ * large, or nobody knows how large. */
+static void what_leaves_fp32_is_a_formula_or_a_signal_that_grows(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 0;
+#define BEYOND_FP32(step) VALUED("l", "l", step, "forward", "fp32", "range_overflow", "1e50")
+    r.o0 = r.cell = BEYOND_FP32("0");
+    r.config = LOOP_OF(NAMED("l", "\"sum\"", ""), "");
+    expect(&r, "exploding_signal", "l");
+    r.config = LOOP_OF(NAMED("l", "\"exponential\"", ""), "");
+    expect(&r, "math_singularity", "l");
+    assert_int_equal(diagnosis.verdicts, 1);
+    r.o0_bad = r.cell_bad = 5;
+    r.o0 = r.cell = BEYOND_FP32("5");
+    r.config = LOOP_OF(NAMED("l", "\"sum\"", ""), "");
+    expect_no(&r, "exploding_signal");
+    r.o0 = r.cell = VALUED("l", "l", "0", "forward", "fp32", "mathematics", "null");
+    r.o0_bad = r.cell_bad = 0;
+    expect_no(&r, "exploding_signal");
+}
+
+/* A gradient without a value at its input makes a scaler skip every step; the losses stay finite. */
+static void a_derivative_without_a_value_stops_a_loop_that_scales(void **state) {
+    (void)state;
+    static char cell[TEXT / 16];
+    record r = sound;
+    r.cell_last = r.o0_last = 2.3;
+    size_t n =
+        (size_t)snprintf(cell, sizeof cell, "%s, \"steps_skipped\": %d, \"skipped_steps\": [0",
+                         VALUED("root", "sqrt", "0", "backward", "fp32", "mathematics", "null"), STEPS);
+    for (int i = 1; i < STEPS; i++) n += (size_t)snprintf(cell + n, sizeof cell - n, ", %d", i);
+    snprintf(cell + n, sizeof cell - n, "]");
+    r.cell = cell;
+    r.config = LOOP_OF(NAMED("root", "\"root\"", ""), FACT("singular_at", "root", "0"));
+    expect(&r, "math_singularity", "root");
+    assert_string_equal(diagnosis.verdict[0].evidence[1].text, "what it read there is 0");
+    char *pass = strstr(cell, "mathematics");
+    memcpy(pass, "scale_indu", 10); /* a scale that is too high falls */
+    expect_no(&r, "math_singularity");
+}
+
 #define TWO_EVENTS                                                                                           \
     "\"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"loss\", \"type\": " \
     "\"cross_entropy\", \"pass\": \"backward\", \"by\": \"cast\", \"format\": \"fp16\", \"cause\": "         \
@@ -1974,6 +2047,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_formula_without_a_value_in_half_is_no_overflow),
     cmocka_unit_test(a_constant_that_multiplies_a_small_sum_is_no_reduction),
     cmocka_unit_test(what_prepared_the_data_is_no_norm_of_the_network),
+    cmocka_unit_test(what_fp32_does_not_hold_either_is_no_overflow_of_half),
+    cmocka_unit_test(what_leaves_fp32_is_a_formula_or_a_signal_that_grows),
+    cmocka_unit_test(a_derivative_without_a_value_stops_a_loop_that_scales),
     cmocka_unit_test(a_cast_of_data_before_the_training_is_no_overflow_of_the_network),
     cmocka_unit_test(a_division_before_the_training_is_of_the_data_where_some_samples_have_it),
     cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),

@@ -108,6 +108,10 @@ class Finder:
         self._tell("nonfinite_inputs", rows / max(of, 1), place)
         self._tell("nonfinite_input_rows", rows, place)
 
+    def unscaled_by_hand(self, scale: float, place: str) -> None:
+        """A line divides gradients by the scale, and the scaler does it again."""
+        self._tell("unscaled_by_hand", scale, place)
+
     def singular(self, name: str, value: float) -> None:
         """What an operation read where it has no finite value."""
         if ("singular_at", name) not in self.told:

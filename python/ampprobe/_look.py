@@ -108,6 +108,8 @@ class Look:
         self.probe.spent += self._looker.spent
         self._looker.spent = 0.0
         self.probe.record.set("about", {"formats": sorted(self._looker.formats)})
+        if self._looker.divided and group.scale is not None:
+            self.probe.finder.unscaled_by_hand(group.scale, self._looker.divided)
         event = self._looker.origin()
         if group.step > 0:
             self._tell_before()

@@ -23,6 +23,7 @@ MOST_OPS = 300_000  # kept at once; then the looking ends
 _MOST_EXPLAINED = 64  # operations of one step that are computed in double
 _MOST_NODES = 32  # later operations in the graph that is kept for one origin
 _MOST_LATER = 400  # operations among which they are looked for
+_SAME_SCALE = 1e-3  # relative difference of a factor and the loss scale
 _FARTHEST = 8  # edges from the origin back to the first operation of that graph
 
 
@@ -136,6 +137,8 @@ class Looker:
         self.loss: Optional[Op] = None
         self.gradients: list[Op] = []
         self.differentiated: list[Op] = []  # wrote the losses of this step
+        self.divided = ""  # the line that has divided a gradient of this step by the loss scale
+        self._models: list = []  # weak references
         self.hidden = 0  # rows of this step's softmaxes that read nothing but -inf
         self._first = 0  # operation of this step
         self._absorbed: list[Op] = []  # divisions of this step: finite results of what is not finite
@@ -181,6 +184,7 @@ class Looker:
         """The names of the models' modules, and where their parameters are."""
         for model in models:
             if hasattr(model, "named_modules"):
+                self._models.append(weakref.ref(model))
                 self._names.update((id(module), clean_name(name)) for name, module in model.named_modules())
                 self._parameters.update(_memory(parameter) for parameter in model.parameters())
                 self.rounding.shapes.update(tuple(parameter.shape) for parameter in model.parameters())
@@ -196,6 +200,7 @@ class Looker:
         self.step, self.loss, self.gradients, self._explained, self.scale = step, None, [], 0, 1.0
         self.differentiated, self.hidden, self._first, self._absorbed = [], 0, len(self.ops), []
         self.inputs.begins()
+        self.divided = ""
 
     # -- what operations tell ------------------------------------------------------------------------
 
@@ -249,6 +254,8 @@ class Looker:
         self._place(op, update)
         if op.module is not None and self._trained is None:
             self._trained = op.index
+            self.rounding.prepared()
+            self.whole.prepared()
         op.fills = op.name.removesuffix("_like") in _FILLS
         op.reads, op.bad, op.poison = [], [], ""
         op.tags, op.factor, op.decays, op.whole = set(), None, [], None
@@ -270,6 +277,7 @@ class Looker:
             self._explain(op, function, args, kwargs, [t for t, _, _ in read], results, bool(changed))
         op.label = self._label(op.forward or op)
         self.rounding.after(op, before, args, kwargs, outputs)
+        self._divides(op, args, changed)
         self.whole.positions(op, args, outputs)
         self.ops.append(op)
         if len(self.ops) > MOST_OPS:
@@ -278,6 +286,22 @@ class Looker:
             whole = tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
             op.partial = not whole
             self._writers[_memory(tensor)] = (op, weakref.ref(tensor))
+
+    def _divides(self, op: Op, args: tuple, changed: tuple) -> None:
+        """Notes the line of the user's that divides gradients by the loss scale, in place."""
+        name, scale = op.name.removeprefix("_foreach_"), self.scale
+        if op.stage == "backward" or op.library or scale == 1 or name not in ("mul", "div") or not changed:
+            return
+        factor = _number(args[1]) if len(args) > 1 else None
+        wanted = scale if name == "div" else 1 / scale
+        if factor is None or abs(factor - wanted) > _SAME_SCALE * wanted:
+            return
+        written = args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
+        memory = {_memory(tensor) for tensor in written}
+        models = [model for model in (one() for one in self._models) if model is not None]
+        parameters = (p for model in models for p in model.parameters() if p.grad is not None)
+        if any(_memory(p.grad) in memory for p in parameters):
+            self.divided = op.place
 
     def _comes_in(self, op: Op, tensor: Any, writer: Optional[Op]) -> None:
         """An operation reads what is not finite: of an argument of the model, or of the targets?"""
@@ -481,6 +505,13 @@ class Looker:
             }
             for one in near
         ]
+
+
+def _number(value: Any) -> Optional[float]:
+    """A number, or the only value of a tensor."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    return float(value) if hasattr(value, "numel") and value.numel() == 1 else None
 
 
 def _hidden_rows(scores: Any, dim: int) -> int:

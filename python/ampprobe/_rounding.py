@@ -9,10 +9,13 @@ that compensate (Kahan) are left out, and those of torch's own optimizers, whose
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import Any, Iterator, Optional
 
-BITS = {"float16": 11, "bfloat16": 8}  # of the significand
+from . import _products
+from ._formats import BITS, bits_of
+
 _BYTES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 ELEMENTWISE = ("add", "sub", "rsub", "mul", "div", "neg", "_to_copy", "clone", "copy", "lerp", "addcmul",
                "addcdiv", "detach", "pow", "square", "sqrt", "cat", "stack", "lift_fresh", "reciprocal",
@@ -24,11 +27,6 @@ _DEEPEST = 6  # operations between an addition and the one before it
 _MOST = 1 << 20  # elements of a tensor that are compared
 _SHORT = 0.1  # relative distance at which an average may stop and be sound
 _OFF = 0.5  # standard deviations between a running mean and the batch's
-
-
-def bits_of(tensor: Any) -> int:
-    """Significand bits of a half format; 0: another dtype."""
-    return BITS.get(str(getattr(tensor, "dtype", "")).rsplit(".", 1)[-1], 0)
 
 
 class Sum:
@@ -66,13 +64,26 @@ class Rounding:
     def __init__(self, torch: Any, parameters: set):
         self._torch, self._parameters = torch, parameters
         self.shapes: set = set()  # of parameters
+        self._prepared: tuple[dict, dict] = ({}, {})
+        self.products = _products.Products(torch)
         self.forget()
 
     def forget(self) -> None:
-        """What was seen so far is no more of interest: looking begins again."""
-        self._sums: dict[tuple, Sum] = {}
+        """What was seen so far is no more of interest, but for what prepared the training: looking begins
+        again."""
+        sums, facts = self._prepared
+        self._sums: dict[tuple, Sum] = {key: copy.copy(seen) for key, seen in sums.items()}
         self._results: dict[int, Any] = {}  # operation -> its result, for the next visit of the line
-        self._facts: dict[tuple, list] = {}  # name, place -> part, all
+        self._facts: dict[tuple, list] = {key: list(row) for key, row in facts.items()}  # part, all
+        self.products.forget()
+
+    def prepared(self) -> None:
+        """Training begins: a table that was made before is not made again."""
+        self._prepared = (
+            {key: copy.copy(seen) for key, seen in self._sums.items()},
+            {key: list(row) for key, row in self._facts.items()},
+        )
+        self.products.prepared()
 
     # -- before and after an operation ---------------------------------------------------------------
 
@@ -99,6 +110,7 @@ class Rounding:
     def after(self, op: Any, before: Any, args: tuple, kwargs: dict, outputs: Any) -> None:
         """An operation has run: what it read was written by op.reads."""
         self._tag(op, args)
+        self.products.after(op, args, outputs)
         if op.name == "_to_copy":
             self._narrowed(op, args[0], outputs)
         elif op.name in _NORMS and before is not None:
@@ -263,6 +275,7 @@ class Rounding:
         for (name, place), (part, whole) in self._facts.items():
             if part:
                 yield name, part / whole, place
+        yield from self.products.facts()
         for (place, kind), seen in self._sums.items():
             if kind == "state":
                 if seen.flushed and seen.bits == BITS["float16"]:

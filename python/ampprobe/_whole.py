@@ -9,7 +9,8 @@ import weakref
 from typing import Any, Callable, Iterator
 
 from ._layers import tensors_in
-from ._rounding import ELEMENTWISE, bits_of
+from ._formats import bits_of
+from ._rounding import ELEMENTWISE
 
 _LOOKUPS = ("embedding", "index", "index_select", "gather", "scatter", "index_add", "scatter_add",
             "embedding_bag", "index_put", "take", "nll_loss_forward")  # fmt: skip
@@ -24,12 +25,17 @@ class Whole:
 
     def __init__(self, torch: Any, memory: Callable):
         self._torch, self._memory = torch, memory
+        self._prepared: dict[tuple, float] = {}
         self.forget()
 
     def forget(self) -> None:
-        """Looking begins again."""
+        """Looking begins again. What prepared the training will not be seen again."""
         self._integers: dict[int, tuple] = {}  # memory -> tensor, largest, bits, place
-        self._facts: dict[tuple, float] = {}
+        self._facts: dict[tuple, float] = dict(self._prepared)
+
+    def prepared(self) -> None:
+        """Training begins."""
+        self._prepared = dict(self._facts)
 
     def facts(self) -> Iterator[tuple[str, float, str]]:
         """Name, value and place of what was found."""

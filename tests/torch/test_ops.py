@@ -104,6 +104,21 @@ AT_THE_ROOT = """
         scaler.update()
 """
 
+DIVIDED = """
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for step in range(8):
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        norm = sum(p.grad.{divide}(scaler.get_scale()).square().sum() for p in model.parameters())
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
 HIDDEN = """
     import torch
     torch.manual_seed(0)
@@ -404,6 +419,13 @@ class Passes(unittest.TestCase):
         self.assertEqual((verdict["id"], verdict["layer"]), ("nonfinite_data", "train.py:6"))
         self.assertEqual(self.stated()["nonfinite_inputs"]["place"], "mse_loss(target)")
         self.run_script(SOME_ROWS.format(cast="", half=True, change=finite), "--look", "0:")
+        self.assert_healthy()
+
+    def test_gradients_that_are_divided_by_the_scale_twice_are_named(self):
+        self.run_script(DIVIDED.format(divide="div_"), "--look", "0:1")
+        verdict = self.verdict()
+        self.assertEqual((verdict["id"], verdict["layer"]), ("unscale_order_in_accumulation", "train.py:11"))
+        self.run_script(DIVIDED.format(divide="div"), "--look", "0:1")
         self.assert_healthy()
 
     def test_a_root_of_0_that_makes_a_scaler_skip_every_step_is_named(self):

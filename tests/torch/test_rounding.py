@@ -59,6 +59,39 @@ class Sums(unittest.TestCase):
         self.assertEqual(found(lambda: steps(BF16)), {"sum_increments_lost": 1.0})
         self.assertEqual(found(lambda: steps(FP32)), {})
 
+    def test_a_running_product_that_its_factors_do_not_move(self):
+        def steps(dtype, beta, times=64):
+            run = torch.ones((), dtype=dtype)
+            for factor in (1 - torch.full((times,), beta)).to(dtype):  # 1 - 1e-3 is 1 in bf16
+                run = run * factor
+
+        self.assertEqual(found(lambda: steps(BF16, 1e-3)), {"product_lost": 1.0})
+        self.assertLess(found(lambda: steps(BF16, 0.1)).get("product_lost", 0), 0.05)
+        self.assertLess(found(lambda: steps(FP16, 1e-2)).get("product_lost", 0), 0.05)
+        self.assertEqual(found(lambda: steps(FP32, 1e-3)), {})
+        self.assertEqual(found(lambda: steps(BF16, 1e-3, times=8)), {})
+
+    def test_a_cumulative_product_of_factors_that_a_cast_rounded(self):
+        def steps(dtype, most):
+            (1 - torch.linspace(1e-5, most, 100)).to(dtype).cumprod(0)
+
+        self.assertEqual(found(lambda: steps(BF16, 1.9e-3)), {"product_lost": 1.0})
+        self.assertLess(found(lambda: steps(FP16, 2e-2)).get("product_lost", 0), 0.05)
+        self.assertEqual(found(lambda: steps(FP32, 1.9e-3)), {})
+
+    def test_a_table_that_was_made_before_training_is_remembered(self):
+        looker = _ops.Looker(torch)
+        looker.start()
+        (1 - torch.full((64,), 1e-3)).to(BF16).cumprod(0)
+        torch.arange(600).to(BF16).sin()
+        model = torch.nn.Linear(2, 2)
+        model(torch.randn(3, 2))
+        looker.on = False
+        looker.start()  # later steps
+        looker.on = False
+        looker.leave()
+        self.assertEqual({name for name, _, _ in looker.facts()}, {"product_lost", "whole_numbers_in_bf16"})
+
     def test_gradients_added_by_hand(self):
         model = torch.nn.Linear(3, 2, bias=False)
 

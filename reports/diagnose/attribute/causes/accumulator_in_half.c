@@ -1,5 +1,6 @@
 /* Sums rounded to the half format after every addition: long sums lose their small addends. Of products, as
- * configured; or a sum of a loop's own, of which operations that were looked at show what was lost. */
+ * configured; or a sum or product of a loop's own, of which operations that were looked at show what was
+ * lost. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
@@ -35,8 +36,14 @@ static bool lost_increments(const ab_case *c, ab_verdict *verdict) {
                          "what is added to a sum that is kept in half does not change it", verdict);
 }
 
+static bool lost_products(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_lost(c, "product_lost", c->facts.limits->increments_lost,
+                         "what its factors make of a running product is lost, as they or it are in half",
+                         verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (lost_increments(c, verdict)) return true;
+    if (lost_increments(c, verdict) || lost_products(c, verdict)) return true;
     ab_first_nonfinite first;
     if (!ab_facts_accumulates_in_half(&c->facts) || !ab_case_fails_alone(c)) return false;
     const bool proved = overflowed(c, &first);
@@ -60,6 +67,10 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     if (!ab_remedy_wide_sums(&c->facts, remedy)) ab_remedy_add_text(remedy, "keep the sum in fp32");
 }
 
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return lost_increments(c, verdict) || lost_products(c, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_accumulator_in_half = {
     .id = "accumulator_in_half",
     .family = AB_FAMILY_PRECISION,
@@ -69,6 +80,6 @@ const ab_verdict_rule ab_verdict_rule_accumulator_in_half = {
     .predicts = AB_SYMPTOMS_OF_CELL,
     .refuted_by = {&ab_refuted_o0_fails},
     .judge = judge,
-    .shows = lost_increments,
+    .shows = shows,
     .remedy = remedy,
 };

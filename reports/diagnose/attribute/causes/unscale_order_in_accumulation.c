@@ -1,9 +1,11 @@
 /* Gradients unscaled after every micro-batch: what was accumulated first is divided more than once, so only
  * the last micro-batch remains. In the record, gradients are unscaled more than once per step, or the first
  * gradient is smaller than O0's of the same batch. Or the scale changes between the micro-batches of a step.
- */
+ * Or a line of a loop divides gradients by the scale before the scaler does. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -51,8 +53,24 @@ static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A line of the loop divides gradients in place by the scale, and the scaler divides them again. */
+static bool by_hand(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated divided = ab_stated_of(&c->facts, "unscaled_by_hand");
+    char scale[AB_TEXT_NUMBER];
+    if (!divided.known) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, divided.place);
+    ab_verdict_add_evidence(
+        verdict, "%s divides gradients in place by the loss scale, %s, and the scaler does so again",
+        ab_text_brief(divided.place, 60), ab_text_scale(scale, divided.largest));
+    ab_verdict_point_document(verdict, "/probe/facts/%d", divided.index);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (seen_by_loop(c, verdict)) return true;
+    if (by_hand(c, verdict) || seen_by_loop(c, verdict)) return true;
     const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
     if (!ab_case_sound_baseline(c)) return false;
     const ab_tensor_sums first = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", false),
@@ -93,6 +111,12 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
         ab_remedy_add_text(remedy, "unscale the gradients once, before the step");
 }
 
+static bool one_batch(const ab_case *c, const ab_verdict *verdict) {
+    return !ab_is_stated(c, "unscaled_by_hand") && ab_refuted_one_batch.holds(c, verdict);
+}
+
+static const ab_refutation refuted_one_batch = {"a step has one micro-batch", one_batch};
+
 const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
     .id = "unscale_order_in_accumulation",
     .family = AB_FAMILY_CONFIGURATION,
@@ -100,7 +124,7 @@ const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
     .text = "accumulated gradients have more than one scale, or are unscaled more than once",
     .needs = {&ab_need_gradients, &ab_need_unscaled},
     .predicts = AB_SYMPTOM_BEHIND | AB_SYMPTOM_SKIPPING,
-    .refuted_by = {&ab_refuted_one_batch, &ab_refuted_no_scale},
+    .refuted_by = {&refuted_one_batch, &ab_refuted_no_scale},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

@@ -427,6 +427,15 @@ static void a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not(void **s
     assert_true(diagnose(other)->found.sick);
 }
 
+static void gradients_that_are_divided_by_the_scale_by_hand_and_by_the_scaler(void **state) {
+    (void)state;
+    const loop l = {.fact = "unscaled_by_hand", .place = "train.py:9", .value = 1024};
+    expect(l, "unscale_order_in_accumulation", "train.py:9"); /* of one micro-batch, too */
+    loop other = l;
+    other.fact = "divided"; /* a fact of the user's own */
+    expect_healthy(other);
+}
+
 static void half_moments(void **state) {
     (void)state;
     static const char eps[] = ", \"level\": \"O3\", \"groups\": [{\"optimizer\": \"adam\", \"lr\": 0.1, "
@@ -509,6 +518,7 @@ static void what_rounding_loses(void **state) {
         {"whole_numbers_in_bf16", "integers_in_half", 300, 256},
         {"count_increments_lost", "integers_in_half", 0.3, 0.01},
         {"sum_increments_lost", "accumulator_in_half", 0.3, 0.1},
+        {"product_lost", "accumulator_in_half", 0.9, 0.1},
         {"gradient_increments_lost", "accumulated_in_half", 0.1, 0.001},
         {"average_increments_lost", "ema_in_half", 0.9, 0.1},
         {"weight_increments_lost", "weight_update_lost", 0.9, 0.1},
@@ -624,6 +634,7 @@ int main(void) {
         cmocka_unit_test(a_scaler_that_is_made_anew_is_told_by_a_scale_that_rises_after_a_skipped_step),
         cmocka_unit_test(a_scale_that_moves_between_micro_batches_moves_by_more_than_one_update),
         cmocka_unit_test(a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not),
+        cmocka_unit_test(gradients_that_are_divided_by_the_scale_by_hand_and_by_the_scaler),
         cmocka_unit_test(half_moments),
         cmocka_unit_test(accumulated_in_half),
         cmocka_unit_test(micro_batches_weighted_wrong),

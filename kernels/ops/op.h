@@ -172,7 +172,9 @@ typedef struct ab_op {
     bool out_as_weight;     /* the output has the format of the first parameter, not of the input */
     const char *mixed_twin; /* of a norm whose parameters must have the input's format: the op that takes
                                others; NULL: not such a norm */
-    bool is_loss; /* output is one fp32 scalar; the last required input, "targets", may be omitted */
+    bool mixes_formats; /* computes each value in fp32 and rounds it once, whatever the formats of the inputs,
+                           the result and their gradients: casts beside it may be left to it */
+    bool is_loss;       /* output is one fp32 scalar; the last required input, "targets", may be omitted */
     unsigned integer_inputs; /* bit i: in[i] is int32 (class or token ids) and has no gradient */
     unsigned maybe_integer;  /* bit i: in[i] may be int32 or floating */
     size_t attrs_bytes;

@@ -34,6 +34,13 @@ typedef struct ab_plan_tensor {
 
 typedef enum ab_node_kind { AB_NODE_OP, AB_NODE_CAST } ab_node_kind;
 
+/* Tensors behind the casts beside an op, which it may read and write in place of in, out, in_grad and
+ * out_grad (plan_casts.c); AB_NONE: as the node says. */
+typedef struct ab_plan_past {
+    int in[AB_MAX_INPUTS], in_grad[AB_MAX_INPUTS];
+    int out, out_grad;
+} ab_plan_past;
+
 /* One op or cast of the forward pass, with its backward pass. in, out, saved, out_grad, in_grad and in_sum
  * are tensor numbers, or AB_NONE. */
 typedef struct ab_plan_node {
@@ -51,7 +58,9 @@ typedef struct ab_plan_node {
     bool in_final[AB_MAX_INPUTS];        /* after this node the gradient of input i is complete */
     int relu, product; /* of a product: the relu that is the only reader of its output, in its format, so that
                           one rounding serves both; of that relu: the product; else AB_NONE */
-    bool recomputed;   /* its forward pass is replayed at position recompute_at */
+    ab_plan_past past; /* of an op */
+    bool passed_forward, passed_backward; /* of a cast: an op may pass it by */
+    bool recomputed;                      /* its forward pass is replayed at position recompute_at */
     int recompute_first; /* of the last node of a block: first node replayed before its backward pass */
     unsigned passes, recompute_passes; /* bit k: the backward pass of scaler k's losses reaches this node; a
                                           node of the block */
@@ -112,6 +121,9 @@ AB_MUST_CHECK ab_status ab_plan_passes(ab_plan *plan);
 
 /* Called by ab_plan_create: decides which nodes are recomputed and sets the schedule positions. */
 AB_MUST_CHECK ab_status ab_plan_schedule(ab_plan *plan);
+
+/* Called by ab_plan_create before ab_plan_place: finds the casts that ops may pass by. */
+AB_MUST_CHECK ab_status ab_plan_pass_casts(ab_plan *plan);
 
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without a backward
  * pass. */

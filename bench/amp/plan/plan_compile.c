@@ -88,7 +88,9 @@ static ab_status add_node(compiler *c, ab_plan_node node) {
     if (!nodes) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
     plan->node = nodes;
     node.out_grad = node.relu = node.product = AB_NONE;
-    for (int i = 0; i < AB_MAX_INPUTS; i++) node.in_grad[i] = node.in_sum[i] = AB_NONE;
+    node.past.out = node.past.out_grad = AB_NONE;
+    for (int i = 0; i < AB_MAX_INPUTS; i++)
+        node.in_grad[i] = node.in_sum[i] = node.past.in[i] = node.past.in_grad[i] = AB_NONE;
     for (int i = 0; i < node.inputs; i++) c->uses[node.in[i]]++;
     plan->node[plan->nodes++] = node;
     return AB_OK;
@@ -717,6 +719,7 @@ static ab_status compile(compiler *c) {
     AB_TRY(ab_plan_passes(plan));
     add_flops(c);
     AB_TRY(add_recompute_buffers(c));
+    AB_TRY(ab_plan_pass_casts(plan));
     AB_TRY(ab_plan_place(plan));
     pair_relus(plan);
     return AB_OK;

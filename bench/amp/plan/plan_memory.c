@@ -23,7 +23,9 @@ static void live_at(ab_plan *plan, int tensor, int position) {
 static void forward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
     for (int i = 0; i < node->inputs; i++) live_at(plan, node->in[i], position);
     for (int i = 0; i < node->saves; i++) live_at(plan, node->saved[i], position);
+    for (int i = 0; i < node->inputs; i++) live_at(plan, node->past.in[i], position);
     live_at(plan, node->out, position);
+    live_at(plan, node->past.out, position);
 }
 
 static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
@@ -33,10 +35,12 @@ static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posi
         if (needs & (1u << i)) live_at(plan, node->in[i], position);
         live_at(plan, node->in_grad[i], position);
         live_at(plan, node->in_sum[i], position);
+        live_at(plan, node->past.in_grad[i], position);
     }
     if (needs & AB_NEEDS_OUT) live_at(plan, node->out, position);
     for (int i = 0; i < node->saves; i++) live_at(plan, node->saved[i], position);
     live_at(plan, node->out_grad, position);
+    live_at(plan, node->past.out_grad, position);
     for (int i = 0; i < node->params; i++)
         live_at(plan, plan->param[node->first_param + i].used_grad, position);
 }

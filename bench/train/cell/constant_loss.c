@@ -201,6 +201,7 @@ ab_status ab_cell_constant_loss(ab_cell *cell, ab_always_on_constant *constant) 
     if (!cell->config.data) return AB_OK;
     cell->walk.exec.training = false;
     cell->observation.observer = NULL;
+    cell->walk.runs_casts = true; /* predictions are put in the place of values */
     s.known = calloc((size_t)s.plan->tensors, sizeof *s.known);
     s.needed = calloc((size_t)s.plan->tensors, sizeof *s.needed);
     if (!s.known || !s.needed)
@@ -216,5 +217,6 @@ ab_status ab_cell_constant_loss(ab_cell *cell, ab_always_on_constant *constant) 
     free(s.targets);
     free(s.known);
     free(s.needed);
+    cell->walk.runs_casts = false;
     return status;
 }

@@ -129,7 +129,9 @@ ab_status ab_cell_evaluate_shuffled(ab_cell *cell, ab_split split, int64_t limit
         status = ab_fail(AB_NO_MEMORY, "shuffled targets: out of memory");
     cell->walk.exec.training = false;
     cell->observation.observer = NULL;
+    cell->walk.runs_casts = true; /* nodes run with inputs that were put back */
     if (status == AB_OK && mark(&s)) status = evaluate(&s, split, limit, result);
+    cell->walk.runs_casts = false;
     for (int t = 0; t < plan->tensors && s.kept; t++) free(s.kept[t]);
     free(s.depends);
     free(s.kept);

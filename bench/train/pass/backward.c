@@ -31,13 +31,15 @@ static ab_status zero_unreached_grads(const ab_walk *walk, const ab_step_positio
 static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *layers) {
     const ab_plan_node *node = &walk->memory->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(walk->memory->plan, node);
+    const bool past = !layers && ab_walk_passes_casts(walk);
     if (op) {
         const ab_exec exec = ab_walk_node_exec(walk, n);
+        ab_op_io io = ab_walk_operands(walk, n, past);
         AB_TRY(ab_walk_in_op(op, layers ? ab_layer_scales_backward(layers, walk, n, &exec)
-                                        : walk->run[n]->backward(&exec, &walk->io[n])));
+                                        : walk->run[n]->backward(&exec, &io)));
         return ab_observe_op(walk->observation, n, &walk->io[n], &exec, true);
     }
-    if (node->in_grad[0] == AB_NONE) return AB_OK;
+    if (node->in_grad[0] == AB_NONE || (past && node->passed_backward)) return AB_OK;
     ab_layer_scales_cast(layers, node->in_grad[0], node->out_grad);
     return ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, true, node->in_grad[0], node->out_grad);
 }

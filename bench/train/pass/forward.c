@@ -41,7 +41,8 @@ static ab_status op_forward(ab_walk *walk, int n, const ab_net_op *op) {
     ab_exec exec = ab_walk_node_exec(walk, n);
     exec.fuse = ab_walk_is_fused(walk, n);
     walk->io[n].params_version = walk->params_version;
-    AB_TRY(ab_walk_in_op(op, walk->run[n]->forward(&exec, &walk->io[n])));
+    ab_op_io io = ab_walk_operands(walk, n, ab_walk_passes_casts(walk));
+    AB_TRY(ab_walk_in_op(op, walk->run[n]->forward(&exec, &io)));
     AB_TRY(ab_observe_fp32(walk->observation, walk->memory->plan->node[n].out));
     return ab_observe_op(walk->observation, n, &walk->io[n], &exec, false);
 }
@@ -50,7 +51,8 @@ ab_status ab_forward_node(ab_walk *walk, int n) {
     const ab_plan *plan = walk->memory->plan;
     const ab_plan_node *node = &plan->node[n];
     const ab_net_op *op = ab_plan_node_op(plan, node);
-    if (!ab_walk_is_fused(walk, node->product)) /* else its product wrote it */
+    const bool passed = node->passed_forward && ab_walk_passes_casts(walk);
+    if (!passed && !ab_walk_is_fused(walk, node->product)) /* else another op did it */
         AB_TRY(op ? op_forward(walk, n, op)
                   : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]));
     ab_step_times_node(walk->times, AB_TIMED_FORWARD, n);

@@ -177,6 +177,25 @@ bool ab_walk_is_fused(const ab_walk *walk, int product) {
     return product != AB_NONE && walk->io[product].fuses && !ab_observation_is_observed(o) && !o->follower;
 }
 
+bool ab_walk_passes_casts(const ab_walk *walk) {
+    const ab_observation *o = walk->observation;
+    return walk->memory->backend->host_memory && !walk->runs_casts && !ab_observation_is_observed(o) &&
+           !o->follower;
+}
+
+ab_op_io ab_walk_operands(const ab_walk *walk, int n, bool past) {
+    const ab_plan_node *node = &walk->memory->plan->node[n];
+    ab_tensor *tensor = walk->memory->tensor;
+    ab_op_io io = walk->io[n];
+    for (int i = 0; past && i < node->inputs; i++) {
+        if (node->past.in[i] != AB_NONE) io.in[i] = &tensor[node->past.in[i]];
+        if (node->past.in_grad[i] != AB_NONE) io.din[i] = &tensor[node->past.in_grad[i]];
+    }
+    if (past && node->past.out != AB_NONE) io.out = &tensor[node->past.out];
+    if (past && node->past.out_grad != AB_NONE) io.dout = &tensor[node->past.out_grad];
+    return io;
+}
+
 ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool backward, int to, int from) {
     const ab_cell_memory *memory = walk->memory;
     const ab_exec exec = ab_walk_exec(walk);

@@ -21,6 +21,7 @@ typedef struct ab_walk {
     uint64_t params_version; /* of the weights */
     uint64_t casts_version;  /* params_version that the half copies were made from and shown of */
     uint64_t copies_version; /* params_version of half copies that the update made */
+    bool runs_casts;         /* casts run that ops could pass by: somebody puts values in their place */
     ab_step_times *times;    /* borrowed; NULL: steps are not timed */
     /* Called in the backward pass when node `node` and its gradients are done; NULL: by nobody. */
     ab_status (*passed)(void *context, int node);
@@ -49,6 +50,13 @@ ab_exec ab_walk_node_exec(const ab_walk *walk, int node);
 /* Whether the forward pass of node `product` writes the output of its relu (plan.h) in place of its own:
  * where the op can, and nobody looks at the step. */
 bool ab_walk_is_fused(const ab_walk *walk, int product);
+
+/* Whether ops now pass by the casts beside them (plan_casts.c): on the host, where nobody looks at the step.
+ */
+bool ab_walk_passes_casts(const ab_walk *walk);
+
+/* Operands of node n; with `past`, in place of some of them the tensors behind casts. */
+ab_op_io ab_walk_operands(const ab_walk *walk, int n, bool past);
 
 /* The same without an observer. */
 ab_exec ab_walk_unobserved(const ab_walk *walk);

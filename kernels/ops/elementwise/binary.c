@@ -193,6 +193,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     const ab_op ab_op_##id = {.name = #id,                                                                   \
                               .inputs = 1,                                                                   \
                               .optional_inputs = 1,                                                          \
+                              .mixes_formats = true,                                                         \
                               .attrs_bytes = sizeof(binary_attrs),                                           \
                               .attrs = attrs_table,                                                          \
                               .infer = id##_infer,                                                           \

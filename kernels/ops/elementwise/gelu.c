@@ -38,6 +38,7 @@ static void elementary(const void *attrs, const ab_shape *in, const ab_shape *ou
 
 const ab_op ab_op_gelu = {.name = "gelu",
                           .inputs = 1,
+                          .mixes_formats = true,
                           .attrs_bytes = sizeof(gelu_attrs),
                           .attrs = attrs_table,
                           .infer = ab_unary_infer,

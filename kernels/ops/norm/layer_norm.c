@@ -73,6 +73,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
 const ab_op ab_op_layer_norm = {.name = "layer_norm",
                                 .norm = true,
                                 .inputs = 1,
+                                .mixes_formats = true,
                                 .attrs_bytes = sizeof(ln_attrs),
                                 .attrs = attrs_table,
                                 .infer = infer,

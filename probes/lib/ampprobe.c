@@ -156,11 +156,11 @@ ab_status ab_lib_new(const char *path, ampprobe **probe) {
     p->owner = getpid();
     ab_lib_config_init(&p->config);
     p->path = whole_path(path);
-    p->course = malloc(sizeof *p->course);
+    p->course = calloc(1, sizeof *p->course);
     p->facts = calloc(1, sizeof *p->facts);
     if (!p->path || !p->course || !p->facts)
         return ab_fail(AB_NO_MEMORY, "%s: out of memory for a probe", path);
-    ab_lib_course_init(p->course);
+    ab_lib_course_begin(p->course);
     return ab_range_find_bins(p->config.half, &p->bins);
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/core/text.h"
 #include "kernels/vec/isa.h"
 #include "probes/lib/count.h"
+#include "probes/lib/governor.h"
 #include "probes/lib/json_write.h"
 #include "probes/lib/named_facts.h"
 
@@ -583,6 +584,22 @@ static void print_missing_key(const printer *d, const char *path, const char *re
     s->end(s);
 }
 
+/* Steps that the probe owes its time for are looked at less often (governor.h). */
+static void print_waiting(const printer *d) {
+    char text[200];
+    const ab_lib_course *c = d->course;
+    const int64_t steps = c->group[0].steps;
+    if (d->p->config.every > 0 || steps <= AB_LIB_DEAR_STEPS ||
+        !ab_lib_governor_owes(d->p->config.budget, c->probe_seconds, c->run_seconds))
+        return;
+    ab_text_show(
+        text, sizeof text,
+        "gradients of %lld of %lld steps were counted, after step %d less often: what the probe took "
+        "was above its budget",
+        (long long)c->probed[AB_LIB_GRADIENTS], (long long)steps, AB_LIB_DEAR_STEPS);
+    print_missing_key(d, "cells.probes.steps_probed", text);
+}
+
 static void print_missing(const printer *d) {
     const ab_lib_steps *c = &d->course->steps;
     const char *const never = "a probe does not see it";
@@ -598,6 +615,7 @@ static void print_missing(const printer *d) {
         print_missing_key(d, "cells.probes.activations", "no layer's output was shown");
     if (d->course->probed[AB_LIB_AFTER] == 0)
         print_missing_key(d, "cells.probes.lost_updates", "weights before and after updates were not shown");
+    print_waiting(d);
     print_missing_key(d, "data", never);
     print_missing_key(d, "cells.memory_bytes", never);
     print_missing_key(d, "cells.implementations", never);
@@ -763,6 +781,7 @@ static ab_status write_text(const ampprobe *p, const char *text, size_t size) {
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return ab_fail(AB_OUTPUT, "%s: cannot write: %s", p->path, strerror(EFBIG));
     AB_TRY(ab_outfile_open(p->path, &out));
+    out.unsynced = p->course->groups == 0 && !p->complete; /* a machine that stops loses no step */
     fwrite(text, 1, size, out.stream);
     return ab_outfile_close(&out, AB_OK);
 }

@@ -64,6 +64,12 @@ static void fold_pending(ampprobe *p, int32_t group) {
     p->look[group] = (ab_lib_look){false, false, 0};
 }
 
+/* Whether something of a step may be wrong. */
+static bool is_sick(const ab_lib_step *step) {
+    const bool lost = step->facts.flags & AMPPROBE_HAS_LOSS && !isfinite(step->facts.loss);
+    return lost || ab_lib_skipped(step) || step->nonfinite > 0;
+}
+
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 static ab_status take(ampprobe *p, const ab_lib_step *step) {
@@ -85,6 +91,7 @@ ab_status ab_lib_catch_up(ampprobe *p) {
         add_counts(p, step);
         AB_TRY(take(p, step));
         if (step->facts.group == 0) p->governor.skipped_last = ab_lib_skipped(step);
+        if (is_sick(step)) ab_lib_governor_sick(p);
     }
     return AB_OK;
 }
@@ -108,6 +115,7 @@ ab_status ab_lib_end_step(ampprobe *p, ampprobe_step_facts *facts) {
         hold(p, &step);
     else
         AB_TRY(take(p, &step));
+    if (is_sick(&step)) ab_lib_governor_sick(p);
     if (facts->group == 0)
         ab_lib_governor_step(p, step.seconds, (step.facts.flags & AMPPROBE_LAYERS_SHOWN) != 0,
                              ab_lib_skipped(&step));

@@ -27,6 +27,8 @@ void ab_lib_governor_stage(ampprobe *p) {
     g->stage_from = g->next_gradients = step;
 }
 
+void ab_lib_governor_sick(ampprobe *p) { p->governor.sick_until = 2 * ab_lib_ended(p) + 2; }
+
 int64_t ab_lib_ended(const ampprobe *p) {
     int64_t steps = p->course->group[0].steps;
     for (int32_t i = 0; i < p->lates; i++) steps += p->late[i].facts.group == 0;
@@ -35,9 +37,24 @@ int64_t ab_lib_ended(const ampprobe *p) {
 
 static bool is_fixed_step(const ampprobe *p) { return ab_lib_ended(p) % p->config.every == 0; }
 
-/* Whether gradients were not counted for a quarter of the steps so far. */
+bool ab_lib_governor_owes(double budget, double cost, double run) {
+    return cost > AB_LIB_OWES * budget * run;
+}
+
+/* Whether what is not paid for may wait longer: the run owes, its first steps are over, and nothing was wrong
+ * in the second half of it. */
+static bool may_wait(const ampprobe *p) {
+    const ab_lib_governor *g = &p->governor;
+    const int64_t step = ab_lib_ended(p);
+    return step >= g->stage_from + AB_LIB_DEAR_STEPS && step >= g->sick_until &&
+           ab_lib_governor_owes(p->config.budget, g->cost, g->run);
+}
+
+/* Whether gradients were not counted for a quarter more steps than when they last were; for twice as many, if
+ * that may wait (8 / 5 of a quarter more). */
 static bool is_late(const ampprobe *p) {
-    return p->config.budget > 0 && ab_lib_ended(p) >= p->governor.next_gradients;
+    const int64_t step = ab_lib_ended(p), next = p->governor.next_gradients;
+    return p->config.budget > 0 && step >= next && (5 * step >= 8 * next || !may_wait(p));
 }
 
 static double grown(double before, double value) {
@@ -113,6 +130,8 @@ static void pay(ampprobe *p, double seconds, bool layers) {
     } else {
         follow(&g->plain_seconds, seconds);
     }
+    g->run += plain;
+    g->cost += g->fixed_spent + g->gradient_spent + layer_cost;
     g->gradient_credit = earn(g, g->gradient_credit, earned * for_gradients - g->gradient_spent);
     g->layer_credit = earn(g, g->layer_credit, earned * (1 - for_gradients) - layer_cost);
     g->gradient_spent = g->spent = g->fixed_spent = 0;

@@ -196,8 +196,10 @@ typedef struct ab_lib_governor {
     double spent;           /* by the caller and in layers' calls since the last step */
     double gradient_spent;  /* in calls that count gradients, since the last step */
     double fixed_spent;     /* in steps that show nothing, since the last step */
+    double run, cost;       /* seconds of all steps so far without the probe, and of the probe in them */
     int64_t next_gradients; /* step at which gradients are counted even if that is not paid for */
     int64_t next_layers;    /* and layers */
+    int64_t sick_until;     /* step before which nothing waits, as one was skipped or had values not finite */
     int64_t stage_from;     /* step at which the optimizer came that takes the steps now */
     int32_t stages;         /* such optimizers beyond the first */
     int32_t stride;

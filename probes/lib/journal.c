@@ -223,7 +223,8 @@ static ab_status write_all(ampprobe *p) {
     AB_TRY(write_record(p, BEGIN, &b, sizeof b));
     AB_TRY(write_keys(p));
     for (int32_t i = 0; i < p->things; i++) AB_TRY(ab_lib_journal_thing(p, i));
-    AB_TRY(write_record(p, COURSE, p->course, sizeof *p->course));
+    if (p->course->groups > 0) /* without a step it is as a reader begins */
+        AB_TRY(write_record(p, COURSE, p->course, sizeof *p->course));
     if (p->facts->count > 0) AB_TRY(write_record(p, FACTS, p->facts, sizeof *p->facts));
     for (int32_t i = 0; i < p->tensors; i++)
         AB_TRY(write_record(p, TENSOR, p->tensor[i], sizeof *p->tensor[i]));
@@ -241,6 +242,15 @@ static void end_file(ab_outfile *file) {
     (void)status;
 }
 
+/* A snapshot's longest record is far longer than those of steps: its room is given back. */
+static void shrink_buffer(ampprobe *p) {
+    enum { ROOM_OF_STEPS = 1 << 16 };
+    if (p->held > 0 || p->buffer_room <= ROOM_OF_STEPS) return;
+    free(p->buffer);
+    p->buffer = NULL;
+    p->buffered = p->buffer_room = 0;
+}
+
 ab_status ab_lib_journal_snapshot(ampprobe *p) {
     char *path = ab_text_new("%s.steps", p->path);
     ab_outfile fresh;
@@ -250,6 +260,7 @@ ab_status ab_lib_journal_snapshot(ampprobe *p) {
     if (status != AB_OK) return status;
     setvbuf(fresh.stream, NULL, _IONBF,
             0); /* a record is one write(), and nothing waits that a fork could copy */
+    fresh.unsynced = p->course->groups == 0; /* a machine that stops loses no step */
     const ab_outfile old = p->journal;
     p->journal = fresh;
     p->journal_bytes = 0;
@@ -258,6 +269,7 @@ ab_status ab_lib_journal_snapshot(ampprobe *p) {
     fresh = old;
     end_file(&fresh);
     p->snapshot_bytes = p->journal_bytes;
+    shrink_buffer(p);
     return status == AB_OK ? AB_OK : ab_outfile_close(&p->journal, status);
 }
 

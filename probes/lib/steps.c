@@ -6,8 +6,7 @@
 
 static const double stopped_share = 0.9;
 
-void ab_lib_course_init(ab_lib_course *course) {
-    memset(course, 0, sizeof *course);
+void ab_lib_course_begin(ab_lib_course *course) {
     course->steps.stride = course->steps.rate_stride = 1;
     for (int i = 0; i < AB_LIB_AXES; i++) course->columns[i].every = 1;
     for (int i = 0; i < AB_LIB_GROUPS; i++) {
@@ -15,6 +14,11 @@ void ab_lib_course_init(ab_lib_course *course) {
         g->first_skipped = g->first_caller_step = g->last_caller_step = -1;
         g->lr = g->first_lr = g->norm_largest = g->norm_last = (double)NAN;
     }
+}
+
+void ab_lib_course_init(ab_lib_course *course) {
+    memset(course, 0, sizeof *course);
+    ab_lib_course_begin(course);
 }
 
 const char *ab_lib_step_wrong(const ampprobe_step_facts *f) {

@@ -11,8 +11,9 @@ AB_BEGIN_DECLS
 /* What is wrong with a step's facts, as a sentence of the caller's argument; NULL: nothing. */
 const char *ab_lib_step_wrong(const ampprobe_step_facts *f);
 
-/* An empty course. */
+/* An empty course; `begin`: of memory that is zero, whose pages are not touched before they are used. */
 void ab_lib_course_init(ab_lib_course *course);
+void ab_lib_course_begin(ab_lib_course *course);
 
 /* Whether weights stayed as they were at this step: as the caller says, else as the finite check says. */
 bool ab_lib_skipped(const ab_lib_step *step);

@@ -72,9 +72,10 @@ class Tensor(ctypes.Structure):
 # The structure as 64-bit words, for writes through a memoryview, which cost a third of a ctypes attribute.
 WORDS = ctypes.sizeof(Tensor) // 8
 _TENSOR_BYTES = ctypes.sizeof(Tensor)
+_AT_DTYPE, _SLOT_WORD = Tensor.dtype.offset, Tensor.slot.offset // 8
 _pack_what = struct.Struct("=4iQ2q").pack_into  # the first fields
 _pack_where = struct.Struct("=2iQ3qQ").pack_into  # from dtype to stream
-WORD_DATA, WORD_COUNT, WORD_STRIDE, WORD_STORAGE = 2, 3, 4, 5
+WORD_DATA = 2
 
 
 class Seen(ctypes.Structure):
@@ -228,13 +229,21 @@ def library() -> ctypes.CDLL:
 class Table:
     """An array of ampprobe_tensor that is kept and filled anew at every step."""
 
-    def __init__(self, ids: Sequence[int], roles: Sequence[int], dtypes: Sequence[int]):
+    def __init__(
+        self,
+        ids: Sequence[int],
+        roles: Sequence[int],
+        dtypes: Sequence[int] = (),
+        slots: Sequence[int] = (),
+    ):
         self.count = len(ids)
         self.array = (Tensor * max(self.count, 1))()
         self.bytes = memoryview(self.array).cast("B")
-        for index, (number, role, dtype) in enumerate(zip(ids, roles, dtypes)):
+        for index, (number, role, dtype) in enumerate(zip(ids, roles, dtypes or [0] * self.count)):
             _pack_what(self.bytes, index * _TENSOR_BYTES, number, role, dtype, HOST, 0, 0, 1)
         self.words = self.bytes.cast("q")
+        for index, slot in enumerate(slots):
+            self.words[index * WORDS + _SLOT_WORD] = slot
         self.address = ctypes.addressof(self.array)
 
     def put(
@@ -249,8 +258,11 @@ class Table:
         stream: int = 0,
     ) -> None:
         """Fills one entry; data 0: there is nothing to see."""
-        at = index * _TENSOR_BYTES + Tensor.dtype.offset
-        _pack_where(self.bytes, at, dtype, device, data, count, stride, storage, stream)
+        self.fill(index, (dtype, device, data, count, stride, storage, stream))
+
+    def fill(self, index: int, place: tuple) -> None:
+        """Fills one entry: dtype, device, data, count, stride, storage, stream."""
+        _pack_where(self.bytes, index * _TENSOR_BYTES + _AT_DTYPE, *place)
 
     def clear(self, index: int, dtype: int = 0) -> None:
         """Marks one entry as not there."""
@@ -259,7 +271,7 @@ class Table:
 
 def gradient_table(ids: Sequence[int]) -> Table:
     """A table of the gradients of parameters."""
-    return Table(ids, [WEIGHT_GRADIENT] * len(ids), [0] * len(ids))
+    return Table(ids, [WEIGHT_GRADIENT] * len(ids))
 
 
 class Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Any, Optional, Sequence
 
 from . import _abi, _describe, _patches
@@ -163,6 +164,7 @@ def attach(
     """
     if os.environ.get("AMPPROBE") == "0":
         return Off()
+    began = perf_counter()
     models = _as_list(model)
     optimizers = [plain_optimizer(item) for item in _as_list(optimizer)]
     if not models or not optimizers:
@@ -194,4 +196,6 @@ def attach(
     except _abi.ProbeError as error:
         kind = OSError if error.status == _abi.OUTPUT else ValueError
         raise kind(f"ampprobe.attach: {error}") from None
-    return Probe(models, optimizers, scaler, record, options)
+    probe = Probe(models, optimizers, scaler, record, options)
+    probe.spent += perf_counter() - began
+    return probe

@@ -16,9 +16,10 @@ from time import perf_counter
 from typing import Any, Callable, Optional
 
 from . import _abi, _cuda, _kept, _layout, _patches
-from ._abi import WORD_COUNT, WORD_DATA, WORD_STORAGE, WORDS
+from ._abi import WORD_DATA, WORDS
 from ._describe import parameters_of
 
+_KEPT_TABLES = 2  # beside the newest: weights, with gradients and states, with states
 _SLOTS = {"momentum_buffer": 0, "exp_avg": 0, "exp_avg_sq": 1, "square_avg": 1, "sum": 1}
 
 
@@ -75,9 +76,9 @@ class Group:
         self.optimizer = weakref.ref(optimizer)
         self.parameters: list = []
         self.ids: list[int] = []
-        self.item_bytes: list[int] = []
         self.dtypes: list = []
         self.table: Any = _abi.gradient_table([])
+        self.tables: list = []  # of weights and states: what they are of, and the table
         self.step = 0
         self.plan = 0
         self.scaler: Any = None  # weak reference to the enabled scaler whose step is running or was last seen
@@ -151,9 +152,14 @@ class Group:
         self.parameters, self.optimizer = [], lambda: None  # type: ignore[assignment,return-value]
         return handles
 
-    def hush(self, after: Callable) -> None:
-        """`after` stands for both hooks until the next watch()."""
-        self._exchange("_optimizer_step_post_hooks", self.after, after)
+    def hush(self, after: Optional[Callable]) -> None:
+        """`after` stands for both hooks until the next watch(); None: nothing does. Not while hooks of this
+        optimizer are running before its step, nor after it where there is no `after`."""
+        if after is not None:
+            self._exchange("_optimizer_step_post_hooks", self.after, after)
+        elif self.after is not None:
+            self.after.remove()
+            self.after = None
         if self.before is not None:
             self.before.remove()
             self.before = None
@@ -214,10 +220,8 @@ class Group:
         self.ids = self.probe.describe_parameters(found, self.index)
         self.dtypes = [p.dtype for p in found]
         self.table = _abi.gradient_table(self.ids)
-        codes = [_layout.dtype_code(dtype) for dtype in self.dtypes]
-        self.item_bytes = [_abi.ITEM_BYTES.get(code, 0) for code in codes]
-        for entry, code in zip(self.table.array, codes):
-            entry.dtype = code
+        for entry, dtype in zip(self.table.array, self.dtypes):
+            entry.dtype = _layout.dtype_code(dtype)
         _patches.watch_parameters(self, found)
 
     def optimizer_gone(self) -> None:
@@ -229,36 +233,29 @@ class Group:
 
     def _gather(self) -> list:
         """Fills the table with where the gradients lie; gives what must live until they were read."""
-        words, array, keep = self.table.words, self.table.array, []
-        plain = self.probe.plain_type
-        at = 0
+        table, words, keep = self.table, self.table.words, []
         for index, parameter in enumerate(self.parameters):
             gradient = parameter.grad
             if gradient is None:
-                words[at + WORD_DATA] = 0
-            elif (
-                type(gradient) is plain
-                and gradient.dtype is self.dtypes[index]
-                and gradient.is_cpu
-                and not gradient.is_sparse
-                and gradient.is_contiguous()
-            ):
-                words[at + WORD_DATA] = gradient.data_ptr()
-                words[at + WORD_COUNT] = gradient.numel()
-                words[at + WORD_STORAGE] = (
-                    gradient.untyped_storage().nbytes() - gradient.storage_offset() * self.item_bytes[index]
-                )
-                array[index].dtype = _layout.dtype_code(self.dtypes[index])
-                keep.append(gradient)
-            elif _cuda.put(array[index], gradient, plain):
-                keep.append(gradient)
+                words[index * WORDS + WORD_DATA] = 0
             else:
-                keep.append(self._put(self.table, index, gradient))
-            at += WORDS
+                keep.append(self._put(table, index, gradient))
         return keep
 
     def _put(self, table: Any, index: int, tensor: Any) -> Any:
-        """One tensor of any kind, by the slow way."""
+        """One tensor of any kind; gives what must live until it was read."""
+        try:
+            place = _layout.usual_place(tensor)
+        except (RuntimeError, NotImplementedError):  # no storage
+            place = None
+        if place is not None:
+            table.fill(index, place)
+            return tensor
+        return self._put_unusual(table, index, tensor)
+
+    def _put_unusual(self, table: Any, index: int, tensor: Any) -> Any:
+        if _cuda.put(table.array[index], tensor, self.probe.plain_type):
+            return tensor
         found = _layout.view(tensor)
         if isinstance(found, _layout.View):
             table.put(
@@ -505,8 +502,17 @@ class Group:
     # -- lost updates and optimizer state ------------------------------------------------------------
 
     def _weights(self) -> tuple[Any, list]:
-        table = _abi.Table(self.ids, [_abi.WEIGHT] * len(self.ids), [0] * len(self.ids))
+        table = self._table(self.ids, [_abi.WEIGHT] * len(self.ids), [])
         return table, [self._put(table, i, p) for i, p in enumerate(self.parameters)]
+
+    def _table(self, ids: list, roles: list, slots: list) -> Any:
+        """A table of these, kept from one time to the next."""
+        for key, table in self.tables:
+            if key == (ids, roles, slots):
+                return table
+        table = _abi.Table(ids, roles, slots=slots)
+        self.tables = [*self.tables[-_KEPT_TABLES:], ((ids, roles, slots), table)]
+        return table
 
     def _before_update(self) -> None:
         self.updating = False
@@ -525,21 +531,22 @@ class Group:
     def _states(self, with_gradients: bool) -> tuple[Any, list]:
         """Weights, gradients as the optimizer got them, and the optimizer's state."""
         optimizer = self.optimizer()
-        rows = []  # id, role, slot, tensor
+        states = optimizer.state if optimizer is not None else {}
+        ids, roles, slots, tensors = [], [], [], []
         for number, parameter in zip(self.ids, self.parameters):
-            rows.append((number, _abi.WEIGHT, 0, parameter))
+            shown = [(_abi.WEIGHT, 0, parameter)]
             if with_gradients and parameter.grad is not None:
-                rows.append((number, _abi.UNSCALED_GRADIENT, 0, parameter.grad))
-            state = optimizer.state.get(parameter) if optimizer is not None else None
-            for name, value in (state or {}).items():
+                shown.append((_abi.UNSCALED_GRADIENT, 0, parameter.grad))
+            for name, value in (states.get(parameter) or {}).items():
                 if name in _SLOTS and value is not None and getattr(value, "shape", None) == parameter.shape:
-                    rows.append((number, _abi.OPTIMIZER_STATE, _SLOTS[name], value))
-        table = _abi.Table([row[0] for row in rows], [row[1] for row in rows], [0] * len(rows))
-        keep = []
-        for index, row in enumerate(rows):
-            keep.append(self._put(table, index, row[3]))
-            table.array[index].slot = row[2]
-        return table, keep
+                    shown.append((_abi.OPTIMIZER_STATE, _SLOTS[name], value))
+            for role, slot, tensor in shown:
+                ids.append(number)
+                roles.append(role)
+                slots.append(slot)
+                tensors.append(tensor)
+        table = self._table(ids, roles, slots)
+        return table, [self._put(table, index, tensor) for index, tensor in enumerate(tensors)]
 
     # -- the end of a step ---------------------------------------------------------------------------
 

@@ -80,32 +80,41 @@ def _dense(tensor: Any, torch: Any) -> bool:
     return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(tensor)
 
 
-def is_usual(tensor: Any, torch: Any) -> bool:
-    """Whether it is a tensor as nearly all are: of torch's own class, in host memory, contiguous."""
-    return (
-        (type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter)
-        and tensor.is_cpu
-        and tensor.layout is torch.strided
-        and tensor.is_contiguous()
-        and not tensor.is_neg()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    )
+_usual_types: tuple = ()  # torch's own classes, and its usual layout, once torch is there
+_strided: Any = None
+
+
+def usual_place(tensor: Any) -> Optional[tuple]:
+    """What Table.fill takes of a tensor as nearly all are: of torch's own class, in host memory, contiguous.
+    None: it is not one. Few calls. A tensor inside a function transform has no storage: that raises."""
+    if type(tensor) not in _usual_types or not tensor.is_cpu or tensor.layout is not _strided:
+        return None
+    code = _dtype_codes.get(tensor.dtype)
+    size = _abi.ITEM_BYTES.get(code)
+    if size is None or not tensor.is_contiguous() or tensor.is_neg():
+        return None
+    count = tensor.numel()
+    left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * size
+    return (code, _abi.HOST, tensor.data_ptr(), count, 1, left, 0) if count * size <= left else None
 
 
 def _usual_view(tensor: Any) -> Optional[View]:
-    """Of a usual tensor, in fewer calls; None: it is not as that."""
-    code = dtype_code(tensor.dtype)
-    if code == _abi.OTHER_DTYPE:
+    try:
+        place = usual_place(tensor)
+    except (RuntimeError, NotImplementedError):  # no storage
         return None
-    size, count = _abi.ITEM_BYTES[code], tensor.numel()
-    left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * size
-    return View(tensor.data_ptr(), count, left, code, _abi.HOST, 0, tensor) if count * size <= left else None
+    return View(place[2], place[3], place[5], place[0], _abi.HOST, 0, tensor) if place else None
+
+
+def _learn(torch: Any) -> None:
+    """The first tensor of torch: its classes and dtypes are looked up from now on."""
+    global _usual_types, _strided
+    for name in _abi.DTYPES:
+        dtype_code(getattr(torch, name))
+    _usual_types, _strided = (torch.Tensor, torch.nn.Parameter), torch.strided
 
 
 def _torch_view(tensor: Any, torch: Any) -> View | Unreadable:
-    found = _usual_view(tensor) if is_usual(tensor, torch) else None
-    if found is not None:
-        return found
     tensor = _plain(tensor.detach(), torch)
     reason = _refusal(tensor, torch)
     if reason:
@@ -142,8 +151,13 @@ def _other_view(tensor: Any) -> View | Unreadable:
 def view(tensor: Any) -> View | Unreadable:
     """Where the values of any tensor lie, or why they cannot be read. Never raises."""
     try:
+        found = _usual_view(tensor)
+        if found is not None:
+            return found
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(tensor, torch.Tensor):
+            if not _usual_types:
+                _learn(torch)
             return _torch_view(tensor, torch)
         return _other_view(tensor)
     except Exception as error:  # a tensor of a kind that nobody foresaw: skipped, training goes on

@@ -39,6 +39,7 @@ class Others:
         self.probe = probe
         self.follows_all = everywhere is not None
         self._given, self._everywhere = everywhere, None
+        self.hook: Any = nothing  # of all optimizers
         self._met: dict[int, weakref.ref] = {}  # id -> weak reference: told of, or asked, when they step
         self._handles: dict[int, Any] = {}  # id -> handle of its hook, until it is followed
         self._silent: list = []  # handles of hooks that do nothing any more
@@ -50,8 +51,17 @@ class Others:
         """Optimizers that exist already. There is no list of them; a search takes longer than to ask each one
         that steps whether it was met."""
         if "torch" in sys.modules:
-            hook = self.probe.groups[0].untraced(self._any_steps)
-            self._everywhere = hook_everywhere(hook, self._given)
+            self.hook = self.probe.groups[0].untraced(self._any_steps)
+            self._everywhere = hook_everywhere(self.hook, self._given)
+
+    def hush(self, hook: Any) -> None:
+        """`hook` stands for the hook of all optimizers until heed()."""
+        if self._everywhere is not None:
+            hook_everywhere(hook, self._everywhere)
+
+    def heed(self) -> None:
+        """That hook stands again."""
+        self.hush(self.hook)
 
     def _any_steps(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
         """The hook of all optimizers."""

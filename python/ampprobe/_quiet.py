@@ -44,7 +44,8 @@ class Quiet:
         *("probe", "every", "on", "scaler", "optimizer", "tensor", "counter", "scale", "tracker", "done"),
         *("token", "flags", "usual", "facts", "bytes", "words", "steps_at", "full", "ended", "due", "spoilt"),
         *("outlives", "late", "stepped"),
-        *("at", "losses", "odd", "loss", "lr", "before", "clean", "took", "spent", "in_library", "handing"),
+        *("at", "losses", "odd", "loss", "lr", "before", "clean", "took", "cost", "spent", "in_library"),
+        "handing",
     )
 
     def __init__(self, probe: Any, every: int):
@@ -72,8 +73,10 @@ class Quiet:
         self.full = 0  # words of as many steps as may be handed over together
         self.at = 0  # words of the steps that were not handed over
         self.ended = self.due = 0.0  # when the last step was, and when steps are handed over
-        self.took = 0.0  # seconds, by the function that saw the loss of this step
-        self.spent = 0.0  # by all functions of the steps that were not handed over
+        # Seconds, by the function that saw the loss of the first step that is not handed over,
+        self.took = 0.0
+        self.cost = 0.0  # and by all functions of such a step; the others are taken to cost as much
+        self.spent = 0.0  # more than that, by the steps that were not handed over
         self.in_library = self.handing = 0.0  # in the call that handed steps over; to do so
         self.before, self.clean, self.lr = 0.0, 0, 0.0  # scale, tracker and rate at the step's beginning
         self._start()
@@ -119,7 +122,8 @@ class Quiet:
             self.on = self.spoilt = True
             self.spent = 0.0
             self._start()
-            group.hush((_sees_another_loop if scaler is not None else _ends_step)(self))
+            probe.others.hush(_sees_step(self, probe.others.hook))
+            group.hush(None if scaler is not None else _ends_step(self))
             self.ended = perf_counter()
             self._prepare(group)
             if self.late is not None:
@@ -192,6 +196,7 @@ class Quiet:
         if self.on:
             self.on = False
             _patches.be_loud()
+            self.probe.others.heed()
             self.token = self.tensor = self.counter = self.scale = self.tracker = None
 
     def hand_over(self) -> int:
@@ -202,7 +207,7 @@ class Quiet:
         self.at = 0
         if count:
             group.step += count
-            self.facts[0].spent = max(0.0, self.spent)
+            self.facts[0].spent = max(0.0, self.spent + self.cost * count)
             self.spent, called = 0.0, perf_counter()
             group.plan = self.probe.record.end_steps(self.facts, count)
             self.in_library = self.handing = perf_counter() - called
@@ -298,15 +303,13 @@ class Quiet:
             self.end()
             probe.begin_step(group.plan)
         elif self.at >= self.full or now >= self.due:
-            self.deliver(now)
+            self.deliver()
         else:
-            self.spent += self.took + perf_counter() - now
+            self.spent += perf_counter() - now
 
-    def deliver(self, now: float) -> None:
-        """Steps are handed over because it is time; the next one may show something. `now`: when the function
-        began that says so."""
+    def deliver(self) -> None:
+        """Steps are handed over because it is time; the next one may show something."""
         began = perf_counter()
-        self.spent += self.took + began - now
         plan = self.hand_over()
         if plan:
             self.end()
@@ -345,11 +348,11 @@ def _wrap_scale(quiet: Quiet) -> Callable:
         def scale(self: Any, *args: Any, **kwargs: Any) -> Any:
             if traced() or quiet.token is not token:
                 return original(self, *args, **kwargs)
-            began = clock()
             if kwargs or len(args) != 1:
                 other(self, args[0] if args else kwargs.get("outputs"))
                 return original(self, *args, **kwargs)
             (outputs,) = args
+            began = 0.0 if quiet.at else clock()
             if self._scale is not tensor or quiet.losses or type(outputs) is not plain:
                 other(self, outputs)
             else:
@@ -362,7 +365,8 @@ def _wrap_scale(quiet: Quiet) -> Callable:
                 except Exception:
                     quiet.loss = None
                     quiet.add_loss(outputs)
-            quiet.took = clock() - began
+            if began:
+                quiet.took = clock() - began
             return original(self, outputs)  # without * in the call: a frame in the interpreter, no more
 
         return scale
@@ -379,7 +383,7 @@ def _wrap_update(quiet: Quiet) -> Callable:
     def wrap(original: Callable) -> Callable:
         @functools.wraps(original)
         def update(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if traced() or quiet.token is not token or self._scale is not tensor:
+            if quiet.token is not token or self._scale is not tensor or not quiet.losses and traced():
                 return original(self, *args, **kwargs)
             states = self._per_optimizer_states  # replaced by the original
             result = original(self, *args, **kwargs) if args or kwargs else original(self)
@@ -401,11 +405,11 @@ def _wrap_update(quiet: Quiet) -> Callable:
                     else:
                         late.ended(at, now - quiet.ended)
                     quiet.ended, quiet.clean, quiet.losses = now, clean, 0
+                    if not at:
+                        quiet.cost = quiet.took + clock() - now
                     quiet.at = at = at + _WORDS
                     if at >= quiet.full or now >= quiet.due:
-                        quiet.deliver(now)
-                    else:
-                        quiet.spent += quiet.took + clock() - now
+                        quiet.deliver()
                 else:
                     quiet.odd_update(states, now)
             except Exception as error:
@@ -417,19 +421,26 @@ def _wrap_update(quiet: Quiet) -> Callable:
     return wrap
 
 
-def _sees_another_loop(quiet: Quiet) -> Callable:
-    """A hook on the optimizer's step in a loop with a scaler."""
-    traced = _patches.tracing()
+def _sees_step(quiet: Quiet, everywhere: Callable) -> Callable:
+    """A hook of all optimizers: in place of `everywhere`, which it asks about others than this loop's. In a
+    loop with a scaler the only hook on its step, which says whether there was a scaled loss."""
+    traced, scaled, key = _patches.tracing(), quiet.scaler is not None, id(quiet.optimizer())
 
-    def stepped(_optimizer: Any, _args: tuple, _kwargs: dict) -> None:
-        if not quiet.losses and not traced():
-            quiet.end()
+    def odd(optimizer: Any, args: tuple, kwargs: dict) -> Any:
+        if id(optimizer) != key:
+            return everywhere(optimizer, args, kwargs)
+        if scaled and not traced():
+            quiet.end()  # its hooks are there again, and see this step
+        return None
 
-    def stepped_on_device(optimizer: Any, args: tuple, kwargs: dict) -> None:
+    def steps(optimizer: Any, args: tuple, kwargs: dict) -> Any:
+        return odd(optimizer, args, kwargs) if id(optimizer) != key or not quiet.losses else None
+
+    def steps_on_device(optimizer: Any, args: tuple, kwargs: dict) -> Any:
         quiet.stepped = not getattr(optimizer, "_step_supports_amp_scaling", False)
-        stepped(optimizer, args, kwargs)
+        return steps(optimizer, args, kwargs)
 
-    return stepped_on_device if isinstance(quiet.tracker, _late.Clean) else stepped
+    return steps_on_device if isinstance(quiet.tracker, _late.Clean) else steps
 
 
 def _wrap_backward(quiet: Quiet) -> Callable:
@@ -441,7 +452,7 @@ def _wrap_backward(quiet: Quiet) -> Callable:
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if not traced() and quiet.token is token:
-                began = clock()
+                began = 0.0 if quiet.at else clock()
                 if quiet.losses or type(tensors) is not plain:
                     quiet.add_loss(tensors)
                 else:
@@ -453,7 +464,8 @@ def _wrap_backward(quiet: Quiet) -> Callable:
                     except Exception:
                         quiet.loss = None
                         quiet.add_loss(tensors)
-                quiet.took = clock() - began
+                if began:
+                    quiet.took = clock() - began
             return original(tensors, *args, **kwargs)
 
         return backward
@@ -482,11 +494,11 @@ def _ends_step(quiet: Quiet) -> Callable:
                 else:
                     late.ended(at, now - quiet.ended)
                 quiet.ended, quiet.losses = now, 0
+                if not at:
+                    quiet.cost = quiet.took + clock() - now
                 quiet.at = at = at + _WORDS
                 if at >= quiet.full or now >= quiet.due:
-                    quiet.deliver(now)
-                else:
-                    quiet.spent += quiet.took + clock() - now
+                    quiet.deliver()
             else:
                 quiet.odd_step(now, -1, 1)
         except Exception as error:

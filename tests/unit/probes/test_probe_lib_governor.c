@@ -1,7 +1,6 @@
 /* What libampprobe looks at when time is short. Times are told to it, so nothing here depends on the machine:
  * they are so long that what its own calls take is nothing beside them. */
-#include "probes/lib/governor.h"
-#include "tests/unit/probe_lib_testing.h"
+#include "tests/unit/probe_governor_testing.h"
 
 enum { VALUES = 64 };
 
@@ -35,15 +34,29 @@ static int gradient_steps(const char *config, int steps, double seconds, double 
     return looked;
 }
 
-/* Where the fixed cost of a step alone is above the budget, nothing could ever be paid for. */
+/* Where the fixed cost of a step alone is above the budget, nothing could ever be paid for: for the first 64
+ * steps gradients are counted at the latest when a quarter more have gone by, later when as many have. */
 static void gradients_are_counted_now_and_then_whatever_it_costs(void **state) {
     (void)state;
     double gap;
-    const int looked = gradient_steps("{\"budget\": 0.01}", 4000, 10, 10, 10, &gap);
+    int looked = gradient_steps("{\"budget\": 0.01}", 64, 10, 10, 10, &gap);
     assert_true(gap <= 0.25);
-    /* 4 first steps, then at most log(4000 / 4) / log(5 / 4) = 31 and a few while a quarter is less than a
-     * step */
-    assert_in_range(looked, 20, 40);
+    /* 4 first steps, then at most log(64 / 4) / log(5 / 4) = 13 and a few while a quarter is less than a step
+     */
+    assert_in_range(looked, 12, 20);
+    looked = gradient_steps("{\"budget\": 0.01}", 4000, 10, 10, 10, &gap);
+    assert_true(gap <= 1.05);
+    /* and log2(4000 / 64) = 6 */
+    assert_in_range(looked, 18, 26);
+}
+
+/* What the probe takes is above its budget, but below twice that: nothing is owed, and nothing waits. */
+static void gradients_wait_only_while_the_run_owes(void **state) {
+    (void)state;
+    double gap;
+    const int looked = gradient_steps("{\"budget\": 0.01}", 4000, 10, 0.15, 0.15, &gap);
+    assert_true(gap <= 0.25);
+    assert_in_range(looked, 30, 45);
 }
 
 static void a_budget_of_nothing_counts_no_gradients_later(void **state) {
@@ -103,27 +116,10 @@ static account play(ampprobe *p, const loop *l, double until) {
     return sum;
 }
 
-static const double budget = 0.01;
-
-static ampprobe *governed(void) {
-    ampprobe *p = calloc(1, sizeof *p);
-    assert_non_null(p);
-    p->course = calloc(1, sizeof *p->course);
-    assert_non_null(p->course);
-    p->config.budget = budget;
-    ab_lib_governor_init(p);
-    return p;
-}
-
-static void end(ampprobe *p) {
-    free(p->course);
-    free(p);
-}
-
 /* The share of these seconds is the budget, within a tenth of it, and both kinds of steps have part in it. */
 static void assert_governed(const account *a) {
-    assert_true(a->probe <= 1.1 * budget * a->run);
-    assert_true(a->probe >= 0.9 * budget * a->run);
+    assert_true(a->probe <= 1.1 * pl_budget * a->run);
+    assert_true(a->probe >= 0.9 * pl_budget * a->run);
     assert_true(a->gradients > 20 && a->layers > 5);
 }
 
@@ -141,32 +137,32 @@ static void the_share_converges_to_the_budget_whatever_a_step_takes(void **state
     (void)state;
     const double lengths[] = {1e-3, 50e-3, 2};
     for (int i = 0; i < 3; i++) {
-        ampprobe *p = governed();
+        ampprobe *p = pl_governed();
         const loop l = of_length(lengths[i]);
         (void)play(p, &l, 20000 * l.plain);
         const account later = play(p, &l, 20000 * l.plain);
         assert_governed(&later);
-        end(p);
+        pl_free(p);
     }
 }
 
 static void the_share_converges_again_after_a_change_of_length(void **state) {
     (void)state;
     const double lengths[] = {50e-3, 1e-3, 2, 50e-3};
-    ampprobe *p = governed();
+    ampprobe *p = pl_governed();
     for (int i = 0; i < 4; i++) {
         const loop l = of_length(lengths[i]);
         (void)play(p, &l, 20000 * l.plain);
         const account later = play(p, &l, 20000 * l.plain);
         assert_governed(&later);
     }
-    end(p);
+    pl_free(p);
 }
 
 /* Where what every step costs is more than the budget, little else is looked at. */
 static void what_every_step_costs_leaves_the_rest_less(void **state) {
     (void)state;
-    ampprobe *p = governed();
+    ampprobe *p = pl_governed();
     loop l = of_length(1e-3);
     l.fixed = 12e-6; /* 1.2 % */
     (void)play(p, &l, 10);
@@ -174,39 +170,40 @@ static void what_every_step_costs_leaves_the_rest_less(void **state) {
     assert_true(later.probe <= 0.0125 * later.run);
     assert_in_range(later.layers, 1, 3);
     assert_in_range(later.gradients, 5, 20);
-    end(p);
+    pl_free(p);
 }
 
 /* An hour in which the loop stood still pays for no hour of probing. */
 static void an_idle_hour_pays_for_little(void **state) {
     (void)state;
-    ampprobe *p = governed();
+    ampprobe *p = pl_governed();
     const loop l = of_length(50e-3);
     (void)play(p, &l, 1000);
     ab_lib_governor_step(p, 3600, false, false);
     const account later = play(p, &l, 1000);
-    assert_true(later.probe <= 1.1 * budget * later.run + 2);
+    assert_true(later.probe <= 1.1 * pl_budget * later.run + 2);
     assert_true(later.layers > 5);
-    end(p);
+    pl_free(p);
 }
 
 static void what_cannot_be_shown_is_not_asked_for_at_every_step(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        ampprobe *p = governed();
+        ampprobe *p = pl_governed();
         loop l = of_length(1e-3);
         if (i == 0) l.no_layers = true;
         if (i == 1) l.values = 0;
         (void)play(p, &l, 2000 * l.plain);
         const account later = play(p, &l, 20000 * l.plain);
-        assert_true(later.probe <= 1.1 * budget * later.run);
-        end(p);
+        assert_true(later.probe <= 1.1 * pl_budget * later.run);
+        pl_free(p);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_counted_now_and_then_whatever_it_costs),
+        cmocka_unit_test(gradients_wait_only_while_the_run_owes),
         cmocka_unit_test(a_budget_of_nothing_counts_no_gradients_later),
         cmocka_unit_test(layers_do_not_spend_what_gradients_earn),
         cmocka_unit_test(the_share_converges_to_the_budget_whatever_a_step_takes),

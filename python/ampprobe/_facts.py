@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 _MOST_CHANGED = 32
+_MOST_GROUPS = 16  # param_groups of an optimizer whose rates are stated
 _MEAN = 1  # Reduction::Mean in the graph of a loss
 _ROUNDING = 1e-3  # of factors such as 1/3 that are added up
 _AS_IT_IS = ("ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0")
@@ -48,6 +49,19 @@ class Finder:
                 self.changed.add(id(parameter))
                 name = self.probe.parameter_name(parameter)
                 self._tell("dtype_changed", parameter.element_size(), name)
+
+    def rates(self, group: Any) -> None:
+        """The rate that a schedule began from, and those of all param_groups but the first, whose rate every
+        step has."""
+        optimizer = group.optimizer()
+        rows = optimizer.param_groups[:_MOST_GROUPS] if optimizer is not None else ()
+        for index, row in enumerate(rows):
+            place = f"{f'optimizer {group.index}, ' if group.index else ''}param_groups[{index}]"
+            base, rate = _scalar(row.get("initial_lr")), _scalar(row.get("lr"))
+            if base is not None:
+                self._tell("base_learning_rate", base, place)
+            if index and rate is not None:
+                self.probe.fact("learning_rate", rate, place)
 
     # -- the loss ------------------------------------------------------------------------------------
 

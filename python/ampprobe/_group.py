@@ -622,6 +622,7 @@ class Group:
     def _show_states(self) -> None:
         """Weights and the optimizer's state after the step."""
         self.probe.finder.weights(self)
+        self.probe.finder.rates(self)
         if self.stepped:
             table, keep = self._states(with_gradients=False)
             in_library(self.probe, self.probe.record.see, table)

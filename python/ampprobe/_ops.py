@@ -15,7 +15,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Optional
 
-from . import _inputs, _kinds, _origin, _rounding, _whole
+from . import _constant, _inputs, _kinds, _origin, _rounding, _whole
 from ._layers import clean_name, tensors_in
 from ._replay import _floats, _in_double, _rows
 
@@ -155,6 +155,7 @@ class Looker:
         self.rounding = _rounding.Rounding(torch, self._parameters)
         self.whole = _whole.Whole(torch, _memory)
         self.inputs = _inputs.Inputs(torch, _memory)
+        self.constants = _constant.Constants(torch)
         self._mode: Any = None
         self.pid = os.getpid()
         self.spent = 0.0  # seconds
@@ -201,6 +202,7 @@ class Looker:
         self.differentiated, self.hidden, self._first, self._absorbed = [], 0, len(self.ops), []
         self.inputs.begins()
         self.divided = ""
+        self.constants.begins(step)
 
     # -- what operations tell ------------------------------------------------------------------------
 
@@ -279,6 +281,7 @@ class Looker:
         self.rounding.after(op, before, args, kwargs, outputs)
         self._divides(op, args, changed)
         self.whole.positions(op, args, outputs)
+        self.constants.after(op, args)
         self.ops.append(op)
         if len(self.ops) > MOST_OPS:
             self.full, self.on = True, False
@@ -326,7 +329,7 @@ class Looker:
 
     def facts(self) -> list:
         """Name, value and place of what was found in the arithmetic since looking began."""
-        return [*self.rounding.facts(), *self.whole.facts()]
+        return [*self.rounding.facts(), *self.whole.facts(), *self.constants.facts()]
 
     def _place(self, op: Op, update: bool) -> None:
         """Forward or backward pass; of the latter, of which operation it is a part."""
@@ -375,6 +378,7 @@ class Looker:
         """What is differentiated."""
         for tensor in tensors_in(tensors, self.torch):
             writer, state = self._read(tensor.detach())
+            self.constants.differentiated(writer)
             if state != GOOD and self.loss is None:
                 self.loss = writer
             elif writer is not None:

@@ -513,6 +513,7 @@ class Probe:
                     if group.decided or group.stepped:
                         group.finish()
                     self.finder.weights(group)
+                    self.finder.rates(group)
                 self._tell_precision()
                 self.look.tell_facts()
         except Exception as error:

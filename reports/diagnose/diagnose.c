@@ -64,7 +64,7 @@ static bool is_undecided(const ab_diagnosis *d) {
     const ab_case *c = &d->found;
     if (d->verdicts > 0 || c->diverged || c->nonfinite || c->skipping || c->stuck || c->eval_degraded)
         return false;
-    return c->behind ? may_be_chance(c) : c->unlearned;
+    return c->behind ? may_be_chance(c) : c->unlearned || c->idle;
 }
 
 ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis) {
@@ -82,9 +82,9 @@ ab_status ab_diagnose_by(const ab_cells *cells, int index, const ab_thresholds *
     ab_case *c = &diagnosis->found;
     diagnosis->skips = ab_audit_skips(c);
     judge_all(diagnosis);
-    c->misconfigured = !c->sick && diagnosis->verdicts > 0;
+    c->misconfigured = !c->sick && !c->idle && diagnosis->verdicts > 0;
     if (diagnosis->verdicts == 0 && !c->behind) judge_suspect(diagnosis);
-    c->sick = c->sick || c->misconfigured;
+    c->sick = c->sick || c->misconfigured || c->idle;
     c->undecided = c->sick && is_undecided(diagnosis);
     if (c->undecided) c->sick = false;
     diagnosis->trend = ab_trend_of(c, diagnosis->verdicts > 0 ? diagnosis->verdict[0].rule->id : NULL);

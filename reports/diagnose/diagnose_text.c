@@ -3,6 +3,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/explain.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/diagnose/known_issues.h"
 #include "reports/diagnose/story.h"
 #include "reports/record/json.h"
@@ -25,6 +26,22 @@ const char *ab_diagnosis_first(const ab_diagnosis *d) {
     return d->verdicts > 0 ? d->verdict[0].rule->id : unknown_id;
 }
 
+/* Of a loop of the user's own: what its loss did not do, as nobody knows which loss it should have. */
+static void not_learned(const ab_case *c, char *text, size_t size) {
+    const char *also = text[0] ? "; " : "";
+    const bool other = c->facts.baseline && c->facts.baseline != c->facts.cell;
+    const ab_loss_facts *loss = c->facts.baseline ? &c->facts.baseline_loss : &c->facts.loss;
+    if (!ab_is_loop(&c->facts)) {
+        ab_text_append(text, size, "%sO0 itself %s", also,
+                       c->undecided ? "has not learned yet" : "does not learn");
+        return;
+    }
+    ab_text_append(text, size, "%s%s%s %s", also, c->undecided ? "no known cause; " : "",
+                   other ? "O0's loss" : "the loss",
+                   ab_loop_is_flat(&c->facts, loss) ? "did not fall"
+                                                    : "is no lower than that of a constant prediction");
+}
+
 /* Writes the symptoms into text; "" if there are none. */
 static void symptoms(const ab_case *c, char *text, size_t size) {
     text[0] = '\0';
@@ -37,9 +54,7 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
     if (c->behind)
         ab_text_append(text, size, "%sloss %+.4g above O0's, %.4g is allowed%s", text[0] ? "; " : "",
                        c->facts.gap, c->gap_limit, c->suspect ? ", but its cause shows" : "");
-    if (c->unlearned)
-        ab_text_append(text, size, "%sO0 itself %s", text[0] ? "; " : "",
-                       c->undecided ? "has not learned yet" : "does not learn");
+    if (c->unlearned || c->idle) not_learned(c, text, size);
     if (c->inaccurate)
         ab_text_append(text, size, "%stest accuracy %.4g, O0 has %.4g", text[0] ? "; " : "",
                        ab_json_number(c->facts.cell, "test_accuracy", 0),

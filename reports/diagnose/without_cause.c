@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "reports/diagnose/facts/loop.h"
+#include "reports/diagnose/nearest.h"
 #include "reports/record/json.h"
 #include "reports/record/observed.h"
 #include "reports/record/text.h"
@@ -65,26 +66,43 @@ static void say_step_size(const ab_case *c, ab_verdict *v) {
     ab_verdict_point_baseline(&c->facts, v, "/probes/lost_updates");
 }
 
+/* Of ampbench's own networks. */
 static void explain_unlearned(const ab_case *c, ab_verdict *v) {
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     const int steps = o0->steps > 0 ? o0->steps : 1;
     ab_verdict_add_evidence(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps", o0->first,
                             o0->final, o0->steps);
     ab_verdict_point_baseline(&c->facts, v, "/summary/loss_final");
-    if (!ab_is_loop(&c->facts)) {
-        ab_text_show(
-            v->missing, sizeof v->missing,
-            "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
-            4 * steps);
-        (void)ab_remedy_times_steps(&c->facts, 4, &v->remedy);
-        return;
+    ab_text_show(
+        v->missing, sizeof v->missing,
+        "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
+        4 * steps);
+    (void)ab_remedy_times_steps(&c->facts, 4, &v->remedy);
+}
+
+/* Of a loop of the user's own, in fp32 or with nothing beside it. */
+static void explain_idle(const ab_case *c, ab_verdict *v) {
+    const ab_loss_facts *loss = c->facts.baseline ? &c->facts.baseline_loss : &c->facts.loss;
+    const ab_constant_loss constant = ab_loop_constant(&c->facts);
+    ab_verdict_add_evidence(v, "the loss was %.4g at step 0 and is %.4g at the end of %d steps", loss->first,
+                            loss->final, loss->steps);
+    if (c->facts.baseline)
+        ab_verdict_point_baseline(&c->facts, v, "/loss");
+    else
+        ab_verdict_point(&c->facts, v, "/loss");
+    if (constant.known) {
+        ab_verdict_add_evidence(v,
+                                "predictions of the last steps cost %.4g at %s, the best constant one %.4g",
+                                constant.model, ab_text_brief(constant.place, 60), constant.constant);
+        ab_verdict_point_document(v, "/probe/facts/%d", constant.index);
     }
-    say_step_size(c, v);
+    ab_say_nearest(c, v);
     ab_text_show(
         v->missing, sizeof v->missing,
         "whether this loss is one that should fall (a reward's, or that of networks that play against "
-        "each other, need not): if it is, the loop does not learn in fp32 either; train longer, or once "
-        "with a tenth of the learning rate, and compare the losses");
+        "each other, need not): if it is, %s; train longer, or once with a tenth of the learning rate, and "
+        "compare the losses",
+        c->facts.baseline ? "the loop does not learn in fp32 either" : "the loop does not learn");
 }
 
 /* ---- unknown ----------------------------------------------------------------------------------------- */
@@ -151,6 +169,8 @@ void ab_explain_without_cause(const ab_case *c, const ab_skip_audit *skips, cons
     *v = (ab_verdict){.since = AB_STEP_UNKNOWN};
     if (c->undecided && c->behind)
         explain_noise(c, v);
+    else if (c->undecided && ab_is_loop(&c->facts))
+        explain_idle(c, v);
     else if (c->undecided)
         explain_unlearned(c, v);
     else if (!c->sick)

@@ -15,6 +15,7 @@ typedef struct ab_case {
     bool skipping;      /* skipped a large share (skipping_share) of the steps after the first quarter */
     bool behind;        /* gap > gap_limit */
     bool unlearned;     /* O0 itself ended no better than it began, or non-finite */
+    bool idle;          /* a loop without O0: its own loss did not fall, or not below a constant's */
     bool diverged;      /* O0's losses: some non-finite, or far above the first */
     bool lr_unstable;   /* O0 learns little: updates large relative to its weights, or its loss rose */
     bool stuck;         /* the average of the weights stopped following them and scores worse */
@@ -23,7 +24,8 @@ typedef struct ab_case {
     bool suspect;       /* the gap alone may be noise, but the record shows its cause */
     bool misconfigured; /* the record shows a configuration mistake, with or without symptoms */
     bool sick;          /* any of the above */
-    bool undecided;     /* O0 has not learned or the gap may be noise; cause unknown; then sick is false */
+    bool undecided; /* O0 or an idle loop has not learned, or the gap may be noise; no cause is known; then
+                       sick is false */
 } ab_case;
 
 /* Finds the facts and the symptoms of cells[index] of a summarised document; suspect, misconfigured and

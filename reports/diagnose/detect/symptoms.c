@@ -64,10 +64,13 @@ static bool knows_targets(const ab_case *c) {
 }
 
 /* What the best constant prediction costs is not known of losses that are written by hand; there the loss
- * must depend on which target belongs to which sample, where that was recorded. */
+ * must depend on which target belongs to which sample, where that was recorded. Of a loop it is known of the
+ * cell itself, where its operations were looked at: an O0 that it is level with costs no less. */
 static bool has_learned(const ab_case *c) {
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
-    if (ab_is_loop(&c->facts)) return !ab_loop_is_flat(&c->facts);
+    if (ab_is_loop(&c->facts))
+        return !ab_loop_is_flat(&c->facts, o0) &&
+               (c->facts.gap > c->gap_limit || !ab_loop_knows_nothing(&c->facts));
     const double constant = ab_loss_of_constant(&c->facts), share = unlearned_share(c);
     if (!(o0->final < share * o0->first)) return false;
     return knows_targets(c) ||
@@ -141,6 +144,14 @@ static bool lacks_what_o0_learned(const ab_case *c) {
            c->facts.gap > t->chance_gap * learned;
 }
 
+/* A loop without an O0 beside it has not shown that it learns: its own loss did not fall, or no further than
+ * to that of a constant prediction. */
+static bool is_idle(const ab_case *c) {
+    const ab_loss_facts *own = &c->facts.loss;
+    return ab_is_loop(&c->facts) && !c->facts.baseline && own->nonfinite == 0 && isfinite(own->final) &&
+           (ab_loop_is_flat(&c->facts, own) || ab_loop_knows_nothing(&c->facts));
+}
+
 static void find_symptoms(ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     c->nonfinite = c->facts.loss.nonfinite > 0 && !are_harmless(c);
@@ -150,6 +161,7 @@ static void find_symptoms(ab_case *c) {
     if (c->unlearned && !ab_is_loop(&c->facts)) widen_gap(c);
     c->behind = c->facts.gap > c->gap_limit;
     if (c->unlearned && lacks_what_o0_learned(c)) c->unlearned = false;
+    c->idle = is_idle(c);
     c->diverged = has_diverged(c);
     c->lr_unstable = is_lr_unstable(c);
     c->stuck = average_is_stuck(c);

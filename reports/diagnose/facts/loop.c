@@ -66,30 +66,48 @@ double ab_loop_number(const ab_facts *facts, const char *key) {
 
 bool ab_is_loop(const ab_facts *facts) { return first_group(facts) != NULL; }
 
+/* What the rules read as O0: the loop itself where there is no other. */
+static const cJSON *reference(const ab_facts *facts) {
+    return facts->baseline ? facts->baseline : facts->cell;
+}
+
 /* The run's last rate over that of the last step whose updates were looked at, where it is larger. */
 static double rate_raised(const ab_facts *facts) {
-    const cJSON *param = cJSON_GetArrayItem(ab_json_at(facts->baseline, "probes.lost_updates"), 0);
+    const cJSON *param = cJSON_GetArrayItem(ab_json_at(reference(facts), "probes.lost_updates"), 0);
     const double probed = ab_json_number(param, "freeze.lr", 0);
     return probed > 0 ? fmax(1, ab_loop_number(facts, "lr_last") / probed) : 1;
 }
 
 double ab_loop_step_size(const ab_facts *facts) {
-    return ab_relative_update(facts->baseline) * rate_raised(facts);
+    return ab_relative_update(reference(facts)) * rate_raised(facts);
 }
 
-/* O0's last losses are not below these by more than chance. */
-static bool has_not_fallen(const ab_facts *facts, double mean, double error) {
-    const ab_loss_facts *o0 = &facts->baseline_loss;
-    const double last_error = o0->spread / sqrt(AB_SUMMARY_FINAL_LOSSES);
-    return !(mean - o0->final > facts->limits->trend_errors * hypot(error, last_error));
+/* The last losses are not below these by more than chance. */
+static bool has_not_fallen(const ab_facts *facts, const ab_loss_facts *loss, double mean, double error) {
+    const double last_error = loss->spread / sqrt(AB_SUMMARY_FINAL_LOSSES);
+    return !(mean - loss->final > facts->limits->trend_errors * hypot(error, last_error));
 }
 
-bool ab_loop_is_flat(const ab_facts *facts) {
-    return has_not_fallen(facts, facts->baseline_loss.begin, facts->baseline_loss.begin_error);
+bool ab_loop_is_flat(const ab_facts *facts, const ab_loss_facts *loss) {
+    return has_not_fallen(facts, loss, loss->begin, loss->begin_error);
 }
 
 bool ab_loop_stalls(const ab_facts *facts) {
-    return has_not_fallen(facts, facts->baseline_loss.quarter, facts->baseline_loss.quarter_error);
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    return has_not_fallen(facts, o0, o0->quarter, o0->quarter_error);
+}
+
+ab_constant_loss ab_loop_constant(const ab_facts *facts) {
+    const ab_stated model = ab_stated_of(facts, "loss_of_model"),
+                    constant = ab_stated_of(facts, "loss_of_constant"),
+                    error = ab_stated_of(facts, "loss_of_constant_error");
+    const bool known = isfinite(model.last) && isfinite(constant.last) && isfinite(error.last);
+    return (ab_constant_loss){known, model.last, constant.last, error.last, constant.place, constant.index};
+}
+
+bool ab_loop_knows_nothing(const ab_facts *facts) {
+    const ab_constant_loss loss = ab_loop_constant(facts);
+    return loss.known && !(loss.constant - loss.model > facts->limits->trend_errors * loss.error);
 }
 
 /* Of a module whose class is known. */
@@ -146,6 +164,33 @@ ab_rate_end ab_loop_rate_end(const ab_facts *facts) {
         i++;
     }
     return end;
+}
+
+/* The rates never fell, and rose in each quarter of the run. */
+static bool still_rises(const cJSON *rates) {
+    enum { QUARTERS = 4 };
+    const int n = cJSON_GetArraySize(rates);
+    const cJSON *rate;
+    double before = 0, last_quarter = 0;
+    int i = 0;
+    if (n < 2 * QUARTERS) return false;
+    cJSON_ArrayForEach(rate, rates) {
+        if (!cJSON_IsNumber(rate) || rate->valuedouble < before) return false;
+        before = rate->valuedouble;
+        if (++i % (n / QUARTERS) != 0 && i != n) continue;
+        if (!(before > last_quarter)) return false;
+        last_quarter = before;
+    }
+    return true;
+}
+
+ab_warm_up ab_loop_warm_up(const ab_facts *facts) {
+    const ab_stated base = ab_stated_of(facts, "base_learning_rate");
+    ab_warm_up warm = {ab_loop_number(facts, "lr_first"), ab_loop_number(facts, "lr_last"), 0, base.index};
+    if (base.known && strcmp(base.place, "param_groups[0]") == 0 &&
+        still_rises(ab_json_at(facts->document, "probe.learning_rate.mean")))
+        warm.base = base.last;
+    return warm;
 }
 
 /* Mean of the finite losses of steps [from, to), and its standard error. */

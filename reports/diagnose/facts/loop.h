@@ -43,14 +43,28 @@ double ab_loop_number(const ab_facts *facts, const char *key);
 /* Whether the record is one of a training loop that a probe watched. */
 bool ab_is_loop(const ab_facts *facts);
 
-/* Size of the steps of O0 of a loop (its fp32 run, or itself), as a share of the weights that they change, by
- * the ledger of probed updates; if the rate was higher at the end than at the last probed step, by so much
- * larger. NAN: not recorded. */
+/* Size of the steps of O0 of a loop (its fp32 run, or itself; without one those of the loop), as a share of
+ * the weights that they change, by the ledger of probed updates; if the rate was higher at the end than at
+ * the last probed step, by so much larger. NAN: not recorded. */
 double ab_loop_step_size(const ab_facts *facts);
 
-/* O0's loss did not fall: the last losses are not below the first ones by more than chance. By differences of
- * losses only: the loss of somebody's own loop may have any zero and any sign. */
-bool ab_loop_is_flat(const ab_facts *facts);
+/* These losses did not fall: the last ones are not below the first ones by more than chance. By differences
+ * of losses only: the loss of somebody's own loop may have any zero and any sign. */
+bool ab_loop_is_flat(const ab_facts *facts, const ab_loss_facts *loss);
+
+/* What the predictions of a loop's last looked-at steps cost, and what the best constant one would: the facts
+ * loss_of_model, loss_of_constant, loss_of_constant_error. */
+typedef struct ab_constant_loss {
+    bool known;
+    double model, constant, error; /* error: standard error of model - constant */
+    const char *place;             /* borrowed: line of the loss */
+    int index;                     /* of loss_of_constant in probe.facts */
+} ab_constant_loss;
+ab_constant_loss ab_loop_constant(const ab_facts *facts);
+
+/* A loop's loss is not below that of the best constant prediction by more than chance: it knows no sample.
+ * False where that was not looked at. */
+bool ab_loop_knows_nothing(const ab_facts *facts);
 
 /* O0's loss has not fallen since a quarter of the run, by the same test. */
 bool ab_loop_stalls(const ab_facts *facts);
@@ -82,6 +96,15 @@ typedef struct ab_rate_end {
 
 /* Reads it from probe.learning_rate. */
 ab_rate_end ab_loop_rate_end(const ab_facts *facts);
+
+/* The rate of a loop's first group where it is still in a warm-up when the run ends: it rose from each
+ * quarter of the run to the next, and never fell; and the rate that its schedule began from
+ * (base_learning_rate). base 0: it is none, or that rate is not known. */
+typedef struct ab_warm_up {
+    double first, last, base;
+    int index; /* of base_learning_rate in probe.facts */
+} ab_warm_up;
+ab_warm_up ab_loop_warm_up(const ab_facts *facts);
 
 /* Whether the loss had not settled when `step` began: it was still falling by more than chance, or, where
  * that is too early to tell, more than half of the first loss is left at the end. */

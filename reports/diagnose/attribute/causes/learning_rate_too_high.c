@@ -82,15 +82,31 @@ static void say_rate(const ab_case *c, ab_verdict *verdict) {
                  lr / 10);
 }
 
+/* Of a loop whose loss compares predictions with targets: these cost no less than a constant one. */
+static void say_constant(const ab_case *c, ab_verdict *verdict) {
+    const ab_constant_loss loss = ab_loop_constant(&c->facts);
+    ab_verdict_add_evidence(
+        verdict,
+        "after all steps predictions cost %.4g at %s, the best constant one %.4g: nothing is "
+        "known of any sample",
+        loss.model, ab_text_brief(loss.place, 60), loss.constant);
+    ab_verdict_point_document(verdict, "/probe/facts");
+}
+
 /* Of a loop of the user's own the loss proves nothing by itself (it may be a reward, or a game's): what does
- * are steps so large that they replace the weights, with a loss that rose or is not finite. */
+ * are steps so large that they replace the weights, with a loss that rose or is not finite, or that compares
+ * predictions with targets and is none lower than a constant's. */
 static bool judge_loop(const ab_case *c, ab_verdict *verdict) {
     const double size = ab_loop_step_size(&c->facts);
-    if (!c->diverged || !isfinite(c->facts.baseline_loss.first) || !(size > c->facts.limits->loop_step))
-        return false;
-    verdict->proof = ab_loop_rises(&c->facts) ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
+    const bool nothing = (c->unlearned || c->idle) && ab_loop_knows_nothing(&c->facts);
+    if (!(c->diverged && isfinite(c->facts.baseline_loss.first)) && !nothing) return false;
+    if (!(size > c->facts.limits->loop_step)) return false;
+    verdict->proof = nothing || ab_loop_rises(&c->facts) ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->since = 0;
-    say_losses(c, verdict);
+    if (nothing)
+        say_constant(c, verdict);
+    else
+        say_losses(c, verdict);
     ab_verdict_add_evidence(verdict,
                             "a step is %.2g of the weights that it changes (root mean squares), so that a "
                             "hundred of them, whatever their directions, leave nothing of these",

@@ -91,12 +91,35 @@ static bool rate_ended(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A loop ends long before its warm-up does, and has not learned what it could. */
+static bool warms_up(const ab_case *c, ab_verdict *verdict) {
+    const ab_loss_facts *loss = &c->facts.loss;
+    const ab_warm_up warm = ab_loop_warm_up(&c->facts);
+    if (!(warm.last < c->facts.limits->warm_up_rate * warm.base) || loss->nonfinite > 0 ||
+        loss->steps < 2 * AB_SUMMARY_FINAL_LOSSES)
+        return false;
+    if (!c->unlearned && !c->idle && !ab_loop_unsettled(&c->facts, loss->steps)) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_verdict_add_evidence(
+        verdict,
+        "the learning rate rose from %.2g at the first step to %.2g at the last of %d, and was "
+        "still rising: %.2g %% of the %.3g that the schedule warms up to",
+        warm.first, warm.last, loss->steps, 100 * warm.last / warm.base, warm.base);
+    ab_verdict_point_document(verdict, "/probe/learning_rate/mean");
+    ab_verdict_add_evidence(verdict, "the loss was %.4g at first and is %.4g at the end", loss->first,
+                            loss->final);
+    ab_verdict_point(&c->facts, verdict, "/loss");
+    return true;
+}
+
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return rate_ended(c, verdict) || stopped(c, verdict);
+    return warms_up(c, verdict) || rate_ended(c, verdict) || stopped(c, verdict);
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    return judge_steps(c, verdict) || shows(c, verdict);
+    return warms_up(c, verdict) || judge_steps(c, verdict) || shows(c, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
@@ -104,6 +127,10 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
                  moved = size_of_step(c) * c->facts.baseline_loss.steps;
     const double factor = fmin(1e6, 10 * fmax(1, round(0.5 / (moved + 1e-12) / 10)));
     ab_verdict ignored = *verdict;
+    if (warms_up(c, &ignored)) {
+        ab_remedy_add_text(remedy, "count the warm-up in steps, not in tokens, samples or micro-batches");
+        return;
+    }
     if (rate_ended(c, &ignored)) {
         ab_remedy_add_text(remedy, "call scheduler.step() once an epoch, outside the loop over batches, or "
                                    "count its T_max, step_size or total_steps in batches");

@@ -4,6 +4,7 @@
  * gradient was as small at an earlier step. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/layers.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -95,41 +96,6 @@ static const cJSON *first_in_time(const cJSON *list, const cJSON *known, double 
 
 /* ---- of a loop, whose probe counts all weight gradients -------------------------------------- */
 
-typedef struct front {
-    const cJSON *first; /* gradient of the first weight; NULL: none */
-    int place, layers;
-    double own, most; /* root mean squares of values that are not 0: of the first, the largest of all */
-} front;
-
-static bool is_weight(const cJSON *tensor) {
-    return strcmp(ab_json_text(tensor, "kind", ""), "weight_gradient") == 0 &&
-           strstr(ab_json_text(tensor, "name", ""), "weight.grad");
-}
-
-/* An embedding's rows that no sample reads have no gradient: zeros do not count, unless all are. */
-static double rms_of_nonzero(const cJSON *tensor) {
-    const double count = ab_json_number(tensor, "count", 0), nonzero = ab_json_number(tensor, "nonzero", 0);
-    return nonzero > 0 ? rms(tensor) * sqrt(count / nonzero) : 0;
-}
-
-static front front_of(const cJSON *cell) {
-    front f = {.place = -1};
-    const cJSON *tensor;
-    int i = -1;
-    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
-        i++;
-        if (!is_weight(tensor) || !(ab_json_number(tensor, "count", 0) > 0)) continue;
-        const double size = rms_of_nonzero(tensor);
-        f.most = fmax(f.most, size);
-        f.layers++;
-        if (f.first) continue;
-        f.first = tensor;
-        f.place = i;
-        f.own = size;
-    }
-    return f;
-}
-
 /* The gradient of the first layer's output is not 0: it has arrived, and the layer made nothing of it (inputs
  * of 0, rows of a table that nothing reads), or it is one of rows that the layer leaves out. */
 static bool arrives(const cJSON *cell, const char *layer) {
@@ -142,23 +108,24 @@ static bool arrives(const cJSON *cell, const char *layer) {
     return false;
 }
 
-/* The first layer's gradient is 0 at every probed step; or a thousandth of the largest, and the loss has not
- * fallen since the first quarter of the run. */
+/* The gradient of the layer that runs first is 0 at every probed step; or a thousandth of the largest, and
+ * the loss has not fallen since the first quarter of the run. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
     if (!ab_is_loop(&c->facts) || !c->facts.baseline || c->facts.baseline_loss.nonfinite > 0) return false;
-    const front f = front_of(c->facts.baseline);
-    const bool several = f.layers > 1 && ab_json_number(f.first, "steps.count", 0) >= 2,
-               none = several && ab_json_number(f.first, "zero", 0) == ab_json_number(f.first, "count", 0),
+    const ab_front f = ab_layers_front(c->facts.baseline);
+    const bool several = f.layers > 1 && ab_json_number(f.gradient, "steps.count", 0) >= 2,
+               none =
+                   several && ab_json_number(f.gradient, "zero", 0) == ab_json_number(f.gradient, "count", 0),
                few = several && f.own < c->facts.limits->few_gradients * f.most && ab_loop_stalls(&c->facts);
     if (!none && !few) return false;
-    if (none && arrives(c->facts.baseline, ab_json_text(f.first, "layer", ""))) return false;
+    if (none && arrives(c->facts.baseline, f.layer)) return false;
     verdict->proof = none ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->since = 0;
-    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(f.first, "layer", ""));
+    ab_text_clean(verdict->layer, sizeof verdict->layer, f.layer);
     if (none)
         ab_verdict_add_evidence(verdict,
                                 "all %.0f values of the gradient of %s at the probed steps of O0 are 0",
-                                ab_json_number(f.first, "count", 0), ab_text_brief(verdict->layer, 60));
+                                ab_json_number(f.gradient, "count", 0), ab_text_brief(verdict->layer, 60));
     else
         ab_verdict_add_evidence(
             verdict,
@@ -170,7 +137,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (shows(c, verdict)) return true;
+    if (ab_is_loop(&c->facts)) return shows(c, verdict);
     int place = 0;
     double ratio = 1, first = 1;
     const cJSON *least = smallest(c->facts.baseline, c->facts.limits->few_gradients, &place, &ratio, &first);

@@ -31,12 +31,16 @@ typedef struct loop {
     double update;         /* of each step, of weights of size 1; 0: none is shown */
     int anew;              /* the scale is the first one again after so many steps; 0: never */
     bool silent;           /* the outputs of a layer act are all 0 */
-    bool has_front;        /* there is an earlier layer in, whose gradients are `front` times these */
+    bool has_front;        /* a layer in runs before fc, and its gradients are `front` times those of fc */
     double front;
+    bool listed_last; /* it is the last one of the parameters */
     const char *fact; /* stated once at step 3 */
     const char *place;
     double value;
     double loaded_scale; /* stated with it; 0: not */
+    double cost;         /* of the last predictions, where the best constant costs 1; 0: not stated */
+    double rate, base;   /* the rate rises to this from 0 (0: it is not given), and would go on to that */
+    int rises_to;        /* ... by this step; 0: the last one */
 } loop;
 
 static ab_diagnosis diagnosis;
@@ -65,17 +69,6 @@ static void show_gradient(ampprobe *p, int32_t id, const loop *l, double scale, 
         t.storage_bytes = sizeof narrow;
     }
     assert_int_equal(ampprobe_gradients(p, 0, &t, 1, AMPPROBE_ALL, NULL), AMPPROBE_OK);
-}
-
-static void show_output(ampprobe *p, const loop *l) {
-    float values[VALUES];
-    for (int i = 0; i < VALUES; i++) values[i] = l->logits * (float)(i + 1) / VALUES;
-    ampprobe_tensor t = {.role = AMPPROBE_ACTIVATION,
-                         .data = values,
-                         .count = VALUES,
-                         .stride = 1,
-                         .storage_bytes = sizeof values};
-    assert_int_equal(ampprobe_see_named(p, "head", &t), AMPPROBE_OK);
 }
 
 static void show_moments(ampprobe *p, int32_t id, const loop *l) {
@@ -122,21 +115,32 @@ static double loss_at(const loop *l, int i) {
 
 static int32_t front_id;
 
+static void show_layer(ampprobe *p, const char *name, float size) {
+    float values[VALUES];
+    for (int i = 0; i < VALUES; i++) values[i] = size * (float)(i + 1) / VALUES;
+    ampprobe_tensor t = {.role = AMPPROBE_ACTIVATION,
+                         .data = values,
+                         .count = VALUES,
+                         .stride = 1,
+                         .storage_bytes = sizeof values};
+    assert_int_equal(ampprobe_see_named(p, name, &t), AMPPROBE_OK);
+}
+
 static void show_front(ampprobe *p, const loop *l, double scale) {
     loop other = *l;
     other.gradient *= l->front;
     show_gradient(p, front_id, &other, scale, false);
+    show_layer(p, "in", 1);
+    show_layer(p, "fc", 1);
 }
 
-/* A layer that shows nothing but zeros. */
-static void show_zeros(ampprobe *p) {
-    static const float zeros[VALUES];
-    ampprobe_tensor t = {.role = AMPPROBE_ACTIVATION,
-                         .data = zeros,
-                         .count = VALUES,
-                         .stride = 1,
-                         .storage_bytes = sizeof zeros};
-    assert_int_equal(ampprobe_see_named(p, "act", &t), AMPPROBE_OK);
+static void state_costs(ampprobe *p, const loop *l, int i) {
+    if (l->base > 0)
+        assert_int_equal(ampprobe_fact(p, "base_learning_rate", "param_groups[0]", i, l->base), AMPPROBE_OK);
+    if (!(l->cost > 0)) return;
+    assert_int_equal(ampprobe_fact(p, "loss_of_model", "train.py:9", i, l->cost), AMPPROBE_OK);
+    assert_int_equal(ampprobe_fact(p, "loss_of_constant", "train.py:9", i, 1), AMPPROBE_OK);
+    assert_int_equal(ampprobe_fact(p, "loss_of_constant_error", "train.py:9", i, 0.01), AMPPROBE_OK);
 }
 
 static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) {
@@ -146,15 +150,18 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
     if (l->anew > 0 && i % l->anew == l->anew - 1) next = l->scale;
     if (l->has_front) show_front(p, l, l->no_scaler ? 1 : scale);
     show_gradient(p, id, l, l->no_scaler ? 1 : scale, bad);
-    if (l->silent) show_zeros(p);
-    if (l->logits > 0) show_output(p, l);
+    if (l->silent) show_layer(p, "act", 0);
+    if (l->logits > 0) show_layer(p, "head", l->logits);
     if (l->moment > 0) show_moments(p, id, l);
     if (l->update > 0) show_update(p, id, l);
     if (l->fact && i == 3) assert_int_equal(ampprobe_fact(p, l->fact, l->place, i, l->value), AMPPROBE_OK);
     if (l->loaded_scale > 0 && i == 3)
         assert_int_equal(ampprobe_fact(p, "loaded_scale", NULL, 0, l->loaded_scale), AMPPROBE_OK);
+    if (i == STEPS - 1) state_costs(p, l, i);
     ampprobe_step_facts f = pl_facts(i);
-    f.flags = AMPPROBE_HAS_LOSS | (l->no_scaler ? 0u : AMPPROBE_HAS_SCALE);
+    if (l->rate > 0) f.lr = l->rate * fmin(1, (i + 1.0) / (l->rises_to ? l->rises_to : STEPS));
+    f.flags =
+        AMPPROBE_HAS_LOSS | (l->no_scaler ? 0u : AMPPROBE_HAS_SCALE) | (l->rate > 0 ? AMPPROBE_HAS_LR : 0u);
     f.scale_before = scale, f.scale_after = next;
     f.loss = loss_at(l, i), f.seconds = 1e-3;
     f.found_inf = l->no_scaler ? -1 : bad;
@@ -184,8 +191,9 @@ static const ab_diagnosis *diagnose(loop l) {
              "{\"probe_every\": 1, \"model\": \"m\", \"half\": \"%s\", \"framework\": \"torch\"%s}",
              l.half ? l.half : "fp16", l.config ? l.config : ", \"level\": \"torch:autocast\"");
     ampprobe *p = pl_open(config);
-    if (l.has_front) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
+    if (l.has_front && !l.listed_last) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
     const int32_t id = pl_parameter(p, "fc.weight", l.weights, VALUES);
+    if (l.listed_last) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
     double scale = l.scale;
     for (int i = 0; i < STEPS; i++) scale = step(p, id, &l, i, scale);
     cJSON *document = pl_close(p);
@@ -312,6 +320,8 @@ static void what_is_missing_is_said_in_the_words_of_a_loop(void **state) {
 
 /* ---- a loss of which neither the zero nor the sign is known ----------------------------------- */
 
+static const char autocast[] =
+    ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 0.5}]";
 static const char fp32[] = ", \"level\": \"O0\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 0.5}]";
 
 /* Of an fp32 loop, whatever is added to its loss and whatever it is multiplied by. */
@@ -344,7 +354,9 @@ static void a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rise
     other.last_loss = 2.4; /* it does not, and rises by as much as it did not fall */
     other.update = 0.01;
     expect_in_any_units(other, "undecided");
-    assert_non_null(strstr(diagnosis.unnamed.evidence[1].text, "no sign of a rate that is too high"));
+    assert_string_equal(diagnosis.unnamed.evidence[1].text,
+                        "not learning_rate_too_high: a step is 0.01 of the weights that it changes, and more "
+                        "than 0.1 would be");
     assert_null(strstr(diagnosis.unnamed.missing, "--steps"));
     other = rises;
     other.peak = 0;
@@ -353,6 +365,74 @@ static void a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rise
     other.update = 0.01;
     expect_in_any_units(other, "unknown");
     assert_int_equal(diagnosis.unnamed.since, 20);
+}
+
+/* ---- a loss that did not fall ------------------------------------------------------------------ */
+
+/* Nothing is wrong with it that shows, and it is not called healthy: half without an fp32 run, or fp32. */
+static void a_loop_whose_loss_did_not_fall_is_not_healthy(void **state) {
+    (void)state;
+    loop l = {.config = autocast, .micro_batches = 1, .last_loss = 2.3};
+    const ab_diagnosis *d = diagnose(l);
+    assert_true(d->found.undecided && d->found.idle && !d->found.sick && d->verdicts == 0);
+    assert_string_equal(ab_diagnosis_first(d), "undecided");
+    assert_string_equal(d->unnamed.evidence[0].text,
+                        "the loss was 2.3 at step 0 and is 2.3 at the end of 64 steps");
+    assert_string_equal(d->unnamed.evidence[1].text,
+                        "not told from learning_rate_too_high, whose number is not recorded");
+    assert_int_equal(d->unnamed.evidences, 3);
+    l.update = 0.01; /* of the numbers that are recorded the nearest to its limit is said first */
+    d = diagnose(l);
+    assert_non_null(strstr(d->unnamed.evidence[1].text, "not learning_rate_too_high: a step is 0.01"));
+    assert_non_null(
+        strstr(d->unnamed.evidence[2].text, "not learning_rate_too_low: all steps together are 0.64"));
+    l.last_loss = 1.5;
+    expect_healthy(l);
+    l.nan_from = 9; /* a symptom of its own */
+    assert_true(diagnose(l)->found.sick);
+}
+
+/* It fell, to what a prediction costs that knows no sample. */
+static void a_loss_that_is_no_lower_than_a_constants_is_not_healthy(void **state) {
+    (void)state;
+    static const char *const configs[] = {autocast, fp32};
+    for (size_t i = 0; i < AB_COUNT_OF(configs); i++) {
+        loop l = {.config = configs[i], .no_scaler = true, .gradient = 1, .cost = 1, .update = 0.01};
+        const ab_diagnosis *d = diagnose(l);
+        assert_string_equal(ab_diagnosis_first(d), "undecided");
+        assert_string_equal(d->unnamed.evidence[1].text,
+                            "predictions of the last steps cost 1 at train.py:9, the best constant one 1");
+        l.cost = 0.99; /* one standard error */
+        assert_string_equal(ab_diagnosis_first(diagnose(l)), "undecided");
+        l.cost = 0.97;
+        assert_string_equal(ab_diagnosis_first(diagnose(l)), "healthy");
+        l.update = 0.3; /* large steps, and it learns */
+        assert_string_equal(ab_diagnosis_first(diagnose(l)), "healthy");
+        l.cost = 1;
+        expect(l, "learning_rate_too_high", NULL);
+        l.update = 0;
+        l.cost = 0; /* nobody looked */
+        assert_string_equal(ab_diagnosis_first(diagnose(l)), "healthy");
+    }
+}
+
+/* ---- schedules --------------------------------------------------------------------------------- */
+
+static void a_warm_up_that_the_run_does_not_live_to_see_the_end_of(void **state) {
+    (void)state;
+    const loop l = {
+        .no_scaler = true, .config = fp32, .gradient = 1, .rate = 1e-5, .base = 1e-3, .last_loss = 2.2};
+    expect(l, "learning_rate_too_low", NULL);
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "still rising: 1 % of the 0.001"));
+    assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "a warm-up did not end: its length"));
+    loop other = l;
+    other.base = 5e-5; /* a fifth of the way */
+    expect_no(other, "learning_rate_too_low");
+    other.base = 0; /* a rate that nobody says should be higher */
+    expect_no(other, "learning_rate_too_low");
+    other = l;
+    other.rises_to = STEPS / 2; /* it stays where it is */
+    expect_no(other, "learning_rate_too_low");
 }
 
 /* ---- signals ---------------------------------------------------------------------------------- */
@@ -368,9 +448,14 @@ static void a_layer_that_is_always_zero_lets_nothing_through(void **state) {
     expect_no(l, "dead_activation");
 }
 
-static void gradients_that_do_not_reach_the_first_layer_vanish(void **state) {
-    (void)state;
-    loop l = {.has_front = true, .factor = 1, .no_scaler = true, .gradient = 1, .config = fp32};
+/* Whatever the order in which the model lists its parameters. */
+static void vanishes(bool listed_last) {
+    loop l = {.has_front = true,
+              .listed_last = listed_last,
+              .factor = 1,
+              .no_scaler = true,
+              .gradient = 1,
+              .config = fp32};
     expect(l, "vanishing_gradient", "in"); /* none at all, whatever the loss does */
     l.front = 1e-4;
     expect_no(l, "vanishing_gradient"); /* it learns */
@@ -378,6 +463,14 @@ static void gradients_that_do_not_reach_the_first_layer_vanish(void **state) {
     expect(l, "vanishing_gradient", "in");
     l.front = 1e-2;
     expect_no(l, "vanishing_gradient");
+    l.front = 1e4; /* it is the other layer, which runs later, whose gradients are small */
+    expect_no(l, "vanishing_gradient");
+}
+
+static void gradients_that_do_not_reach_the_layer_that_runs_first_vanish(void **state) {
+    (void)state;
+    vanishes(false);
+    vanishes(true);
 }
 
 /* ---- scales ----------------------------------------------------------------------------------- */
@@ -629,8 +722,11 @@ int main(void) {
         cmocka_unit_test(scale_to_infinity),
         cmocka_unit_test(what_is_missing_is_said_in_the_words_of_a_loop),
         cmocka_unit_test(a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rises),
+        cmocka_unit_test(a_loop_whose_loss_did_not_fall_is_not_healthy),
+        cmocka_unit_test(a_loss_that_is_no_lower_than_a_constants_is_not_healthy),
+        cmocka_unit_test(a_warm_up_that_the_run_does_not_live_to_see_the_end_of),
         cmocka_unit_test(a_layer_that_is_always_zero_lets_nothing_through),
-        cmocka_unit_test(gradients_that_do_not_reach_the_first_layer_vanish),
+        cmocka_unit_test(gradients_that_do_not_reach_the_layer_that_runs_first_vanish),
         cmocka_unit_test(a_scaler_that_is_made_anew_is_told_by_a_scale_that_rises_after_a_skipped_step),
         cmocka_unit_test(a_scale_that_moves_between_micro_batches_moves_by_more_than_one_update),
         cmocka_unit_test(a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not),

@@ -1,0 +1,83 @@
+/* Reading of probes.activations, whose order is that in which layers ran, and of weight gradients. */
+#include "reports/diagnose/facts/layers.h"
+
+#include "reports/record/json.h"
+
+#include <math.h>
+#include <string.h>
+
+static double sum_of(const cJSON *list) {
+    const cJSON *item;
+    double sum = 0;
+    cJSON_ArrayForEach(item, list) {
+        if (cJSON_IsNumber(item)) sum += item->valuedouble;
+    }
+    return sum;
+}
+
+static bool is_weight(const cJSON *tensor) {
+    return strcmp(ab_json_text(tensor, "kind", ""), "weight_gradient") == 0 &&
+           strstr(ab_json_text(tensor, "name", ""), "weight.grad") && ab_json_number(tensor, "count", 0) > 0;
+}
+
+/* An embedding's rows that no sample reads have no gradient: zeros do not count, unless all are. */
+static double rms_of_nonzero(const cJSON *tensor) {
+    const double nonzero = ab_json_number(tensor, "nonzero", 0);
+    return nonzero > 0 ? sqrt(sum_of(ab_json_at(tensor, "steps.energy")) / nonzero) : 0;
+}
+
+/* When a layer ran: its place among the outputs; their number: it was not shown. */
+static int turn_of(const cJSON *outputs, const char *layer) {
+    const cJSON *output;
+    int turn = 0;
+    cJSON_ArrayForEach(output, outputs) {
+        if (strcmp(ab_json_text(output, "layer", ""), layer) == 0) break;
+        turn++;
+    }
+    return turn;
+}
+
+ab_front ab_layers_front(const cJSON *cell) {
+    ab_front front = {.layer = "", .place = -1};
+    const cJSON *tensor, *outputs = ab_json_at(cell, "probes.activations");
+    int place = -1, first = cJSON_GetArraySize(outputs);
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        place++;
+        if (!is_weight(tensor)) continue;
+        const char *layer = ab_json_text(tensor, "layer", "");
+        const int turn = turn_of(outputs, layer);
+        front.most = fmax(front.most, rms_of_nonzero(tensor));
+        front.layers++;
+        if (turn >= first) continue;
+        first = turn;
+        front.gradient = tensor;
+        front.layer = layer;
+        front.place = place;
+        front.own = rms_of_nonzero(tensor);
+    }
+    return front;
+}
+
+static double first_rms(const cJSON *output) {
+    const cJSON *energy = cJSON_GetArrayItem(ab_json_at(output, "steps.energy"), 0),
+                *count = cJSON_GetArrayItem(ab_json_at(output, "steps.nonzero"), 0);
+    if (!cJSON_IsNumber(energy) || !cJSON_IsNumber(count) || count->valuedouble <= 0) return (double)NAN;
+    return sqrt(energy->valuedouble / count->valuedouble);
+}
+
+double ab_layers_growth(const cJSON *cell, int *place) {
+    const cJSON *output;
+    double first = (double)NAN, most = (double)NAN;
+    int i = -1, outputs = 0;
+    cJSON_ArrayForEach(output, ab_json_at(cell, "probes.activations")) {
+        const double size = first_rms(output);
+        i++;
+        if (!(size > 0)) continue;
+        if (outputs++ == 0) first = size;
+        if (!(most >= size)) {
+            most = size;
+            *place = i;
+        }
+    }
+    return outputs > 1 ? most / first : (double)NAN;
+}

@@ -1,0 +1,26 @@
+/* Layers of a training loop in the order in which they first ran, from the outputs that a probe showed; the
+ * order in which a model lists its parameters says nothing. */
+#ifndef AB_REPORTS_DIAGNOSE_FACTS_LAYERS_H
+#define AB_REPORTS_DIAGNOSE_FACTS_LAYERS_H
+
+#include "reports/diagnose/facts/facts.h"
+
+AB_BEGIN_DECLS
+
+/* The weight gradient of the layer that ran first, beside those of all layers. */
+typedef struct ab_front {
+    const cJSON *gradient; /* in probes.tensors; NULL: no layer with a weight was shown */
+    const char *layer;     /* borrowed */
+    int place, layers;     /* of it in probes.tensors; weight gradients */
+    double own, most;      /* root mean squares of values that are not 0: its own, the largest of all */
+} ab_front;
+ab_front ab_layers_front(const cJSON *cell);
+
+/* The largest output of any layer over that of the layer that ran first (root mean squares of values that are
+ * not 0), in the first steps that show layers. *place: in probes.activations. NAN: fewer than two were shown.
+ */
+double ab_layers_growth(const cJSON *cell, int *place);
+
+AB_END_DECLS
+
+#endif

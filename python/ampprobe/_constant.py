@@ -3,9 +3,10 @@
 A loss that fell may have fallen to what a prediction costs that knows no sample: the entropy of the labels,
 the variance of the targets. Looks at the cross entropies, binary cross entropies and mean squared errors that
 are differentiated, and compares them with a constant that is made from the targets of the *other* looked-at
-micro-batches, so that it is no better than the best constant of all. Says nothing where a run differentiates
-losses of several lines, or others; of weighted losses; and of targets that are all alike, which is a game's
-between networks (of more than two classes: the constant is then a uniform prediction).
+micro-batches, so that it is no better than the best constant of all. Of a sum of several losses that one is
+told that is most surely better than its constant. Says nothing where a run differentiates losses of several
+lines, or others; of weighted losses; and of targets that are all alike, which is a game's between networks
+(of more than two classes: the constant is then a uniform prediction).
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ _MOST = 1 << 20  # elements of a loss that are compared
 _LAST = 3  # steps whose predictions are compared
 _SAME = ("mean", "sum", "neg", "_to_copy", "clone")  # of one loss
 _SCALED = ("mul", "div")
+_SUMS = ("add", "stack", "cat")  # of several losses
 _CLASSES = ("nll_loss_forward", "nll_loss2d_forward")
 _BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 _SQUARES = ("pow", "square", "mul")
 
 
 class Batch:
-    """Targets of one micro-batch, and what the model's predictions of them cost."""
+    """Targets of one micro-batch at one loss, and what the model's predictions of them cost."""
 
     def __init__(self, step: int, kind: str, place: str, costs: Any, targets: Any, classes: int):
-        self.step, self.kind, self.place = step, kind, place
+        self.step, self.kind, self.place, self.term, self.size = step, kind, place, 0, math.nan
         self.costs, self.targets, self.classes = costs, targets, classes  # costs: one of each target row
 
 
@@ -52,7 +54,7 @@ class Constants:
             return
         if op.name in _SQUARES and self._is_square(op, args):
             self._open[op.index] = ("square", *self._differences[op.reads[0].index])
-        elif op.name in _SAME or (op.name in _SCALED and _is_number(args[1])):
+        elif op.name in _SAME or (op.name in _SCALED and _is_number(args[1])) or op.name in _SUMS:
             self._passed.add(op.index)
         elif op.name == "sub" and len(args) == 2:
             self._difference(op, *args)
@@ -82,13 +84,18 @@ class Constants:
 
     def differentiated(self, op: Any) -> None:
         """A loss is differentiated; op wrote it."""
-        while op is not None and op.index in self._passed:
-            op = op.reads[0] if op.reads else None
-        found = self._open.get(op.index) if op is not None else None
-        batch = self._batch(op.label, *found) if found else None
-        if batch is None:
-            self._others = True
-        else:
+        left, terms = [op], 0
+        while left:
+            op = left.pop()
+            if op is not None and op.index in self._passed and op.reads:
+                left += op.reads
+                continue
+            found = self._open.get(op.index) if op is not None else None
+            batch = self._batch(op.label, *found) if found else None
+            if batch is None:
+                self._others = True
+                return
+            batch.term, terms = terms, terms + 1
             self._batches.append(batch)
 
     def _batch(self, place: str, kind: str, prediction: Any, target: Any) -> Optional[Batch]:
@@ -105,7 +112,9 @@ class Constants:
             costs = functional.binary_cross_entropy_with_logits(made, wanted, reduction="none")
         else:
             costs = functional.binary_cross_entropy(made, wanted, reduction="none")
-        return Batch(self._step, "square" if kind == "square" else "binary", place, costs.mean(1), wanted, 2)
+        found = Batch(self._step, "square" if kind == "square" else "binary", place, costs.mean(1), wanted, 2)
+        found.size = float(made.square().mean().sqrt() / wanted.square().mean().sqrt())
+        return found
 
     def _classes(self, place: str, ignored: int, logs: Any, target: Any) -> Optional[Batch]:
         if logs.dim() < 2:
@@ -122,25 +131,39 @@ class Constants:
     def facts(self) -> Iterator[tuple[str, float, str]]:
         """Name, value and place: mean cost of the last steps' predictions, that of the constant, and the
         standard error of their difference."""
-        kinds = {(batch.kind, batch.place, batch.classes) for batch in self._batches}
-        if self._others or len(kinds) != 1 or len(self._batches) < 2:
+        terms: dict[tuple, list] = {}
+        for batch in self._batches:
+            terms.setdefault((batch.kind, batch.place, batch.term, batch.classes), []).append(batch)
+        if self._others or len({place for _, place, _, _ in terms}) != 1:
             return
-        first = max(batch.step for batch in self._batches) - _LAST + 1
-        rows = [(batch, self._constant(batch)) for batch in self._batches if batch.step >= first]
+        rows = [self._compared(batches) for batches in terms.values()]
+        if any(row is None for row in rows):
+            return
+        own, constant, error = max(rows, key=lambda row: (row[1] - row[0]) / max(row[2], 1e-300))
+        place = self._batches[0].place
+        yield "loss_of_model", own, place
+        yield "loss_of_constant", constant, place
+        yield "loss_of_constant_error", error, place
+        first = min(self._batches, key=lambda batch: batch.step)
+        size = first.size if first.kind == "square" else float(first.costs.mean()) / constant
+        if first.step == 0 and math.isfinite(size):
+            yield "first_prediction", size, place
+
+    def _compared(self, batches: list) -> Optional[tuple]:
+        """Mean costs of the last steps' predictions of one loss and of the constant; standard error."""
+        first = max(batch.step for batch in batches) - _LAST + 1
+        rows = [(batch, self._constant(batch, batches)) for batch in batches if batch.step >= first]
         if any(costs is None for _, costs in rows):
-            return
+            return None
         own = self._torch.cat([batch.costs for batch, _ in rows])
         constant = self._torch.cat([costs for _, costs in rows])
         error = float((own - constant).std()) / math.sqrt(len(own)) if len(own) > 1 else math.nan
-        if not all(map(math.isfinite, (float(own.mean()), float(constant.mean()), error))):
-            return
-        yield "loss_of_model", float(own.mean()), rows[0][0].place
-        yield "loss_of_constant", float(constant.mean()), rows[0][0].place
-        yield "loss_of_constant_error", error, rows[0][0].place
+        found = (float(own.mean()), float(constant.mean()), error)
+        return found if all(map(math.isfinite, found)) else None
 
-    def _constant(self, batch: Batch) -> Any:
+    def _constant(self, batch: Batch, batches: list) -> Any:
         """What each target of a micro-batch costs if it is predicted from those of the others."""
-        rest = [one.targets for one in self._batches if one is not batch and _alike(one, batch)]
+        rest = [one.targets for one in batches if one is not batch and _alike(one, batch)]
         others = self._torch.cat(rest or [batch.targets[:0]])
         if not len(others):
             return None

@@ -677,7 +677,35 @@ static ab_status add_communication(ab_grid *grid) {
     return AB_OK;
 }
 
+static void append_rate(const char *name, double first, double last, char *text, size_t size) {
+    char known[AB_GRID_TEXT];
+    if (!isfinite(first)) return;
+    ab_text_append(text, size, "%s%s%s%.3g", text[0] ? "; " : "", ab_text_clean(known, sizeof known, name),
+                   name[0] ? " " : "", first);
+    if (last != first) ab_text_append(text, size, " to %.3g", last);
+}
+
+/* Of a training loop of the user's own: the rates of all optimizers and their groups, at first and at the
+ * end. */
+static ab_status add_rates(const cJSON *document, ab_grid *grid) {
+    const cJSON *group, *fact;
+    char text[AB_GRID_LINE - 20] = "", name[32] = "";
+    int optimizer = 0;
+    cJSON_ArrayForEach(group, ab_json_at(document, "probe.groups")) {
+        if (optimizer++ > 0) ab_text_show(name, sizeof name, "optimizer %d", optimizer - 1);
+        append_rate(name, ab_json_number(group, "lr_first", (double)NAN), ab_json_number(group, "lr_last", 0),
+                    text, sizeof text);
+    }
+    cJSON_ArrayForEach(fact, ab_json_at(document, "probe.facts")) {
+        if (strcmp(ab_json_text(fact, "name", ""), "learning_rate") != 0) continue;
+        append_rate(ab_json_text(fact, "place", ""), ab_json_number(fact, "first", (double)NAN),
+                    ab_json_number(fact, "last", 0), text, sizeof text);
+    }
+    return text[0] ? add_line(&grid->notes, AB_TONE_PLAIN, "learning rates: %s", text) : AB_OK;
+}
+
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_rates(document, grid));
     AB_TRY(add_own_scales(grid));
     AB_TRY(add_partings(grid));
     AB_TRY(add_communication(grid));

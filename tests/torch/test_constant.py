@@ -138,10 +138,26 @@ class Costs(unittest.TestCase):
             facts, pairs = found(loss)
             self.compared(facts, rows_of(pairs, own, constant))
 
+    def test_of_a_sum_the_loss_that_knows_most_is_told(self):
+        def both(made, labels):
+            known = F.cross_entropy(made * 0 + 9 * F.one_hot(labels, CLASSES), labels)
+            return (F.cross_entropy(made, labels) + known) / 2
+
+        self.assertLess(found(both)[0]["loss_of_model"], 0.01)
+
+    def test_first_predictions_beside_their_targets(self):
+        far = found(lambda made, labels: F.mse_loss(made * 0 + 300, F.one_hot(labels, CLASSES).float()))[0]
+        self.assertAlmostEqual(far["first_prediction"], 300 * math.sqrt(CLASSES), places=3)
+        facts, pairs = found(lambda made, labels: F.cross_entropy(100 * made, labels))
+        costs = [entropy([100 * x for x in made], label) for made, label in zip(*map(list, map(
+            torch.Tensor.tolist, pairs[0])))]  # fmt: skip
+        mean = sum(costs) / len(costs)
+        self.assertAlmostEqual(facts["first_prediction"], mean / facts["loss_of_constant"], places=4)
+
     def test_what_is_not_understood_is_not_compared(self):
         weights, games = torch.ones(CLASSES), torch.ones(ROWS, CLASSES)
         for loss in (
-            lambda made, labels: F.cross_entropy(made, labels) + F.mse_loss(made, games),  # two of them
+            lambda made, labels: F.cross_entropy(made, labels) + made.square().mean(),  # a penalty
             lambda made, labels: F.cross_entropy(made, labels, weight=weights),
             lambda made, labels: (F.cross_entropy(made, labels, reduction="none") * labels).mean(),  # rewards
             lambda made, labels: F.binary_cross_entropy_with_logits(made, games),  # a game's

@@ -2,6 +2,7 @@
  * record: outputs or gradients leave fp32's range, before any update or although updates are small. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/layers.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -53,8 +54,36 @@ static bool leaves_fp32(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* Of a loop that has learned nothing: its first predictions are far from any that the targets could ask for.
+ * What its layers show may be of later steps, which the rate has spoilt: the largest output says where, not
+ * whether. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *cell = c->facts.baseline ? c->facts.baseline : c->facts.cell;
+    const ab_stated first = ab_stated_of(&c->facts, "first_prediction");
+    int place = -1;
+    if (!ab_is_loop(&c->facts) || !(c->unlearned || c->idle) || !(first.last > c->facts.limits->exploding))
+        return false;
+    const double growth = ab_layers_growth(cell, &place);
+    const cJSON *output = cJSON_GetArrayItem(ab_json_at(cell, "probes.activations"), place);
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(output, "layer", first.place));
+    ab_verdict_add_evidence(verdict,
+                            "the predictions of the first step at %s are %.3g times as large as their "
+                            "targets, or cost that much more than constant ones",
+                            ab_text_brief(first.place, 60), first.last);
+    ab_verdict_point_document(verdict, "/probe/facts/%d", first.index);
+    if (isfinite(growth))
+        ab_verdict_add_evidence(
+            verdict, "the largest output, that of %s, is %.3g times that of the layer that runs first",
+            ab_text_brief(verdict->layer, 60), growth);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (leaves_fp32(c, verdict)) return true;
+    if (ab_is_loop(&c->facts)) return shows(c, verdict);
     const double far = c->facts.limits->exploding;
     const double uniform = ab_loss_of_uniform(&c->facts), first_loss = c->facts.baseline_loss.first;
     int place = 0;
@@ -77,6 +106,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool learns(const ab_case *c, const ab_verdict *verdict) {
+    return !ab_is_loop(&c->facts) && ab_refuted_o0_learns.holds(c, verdict);
+}
+
+static const ab_refutation refuted_learns = {"O0 learns", learns};
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
     (void)verdict;
@@ -91,7 +126,8 @@ const ab_verdict_rule ab_verdict_rule_exploding_signal = {
     .text = "the signal grows from layer to layer: initial weights are too large",
     .needs = {&ab_need_o0, &ab_need_signals},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&ab_refuted_o0_learns},
+    .refuted_by = {&refuted_learns},
     .judge = judge,
+    .shows = shows,
     .remedy = remedy,
 };

@@ -72,7 +72,7 @@ static bool rate_ended(const ab_case *c, ab_verdict *verdict) {
     const ab_loss_facts *loss = &c->facts.loss;
     const ab_rate_end end = ab_loop_rate_end(&c->facts);
     if (end.since < 0 || ab_stated_of(&c->facts, "optimizer_replaced").known || loss->nonfinite > 0 ||
-        end.since > c->facts.limits->stopped_early * loss->steps ||
+        end.since > c->facts.limits->rate_ended_early * loss->steps ||
         loss->steps - end.since < 2 * AB_SUMMARY_FINAL_LOSSES || !ab_loop_unsettled(&c->facts, end.since))
         return false;
     verdict->proof = AB_PROOF_SHOWN;

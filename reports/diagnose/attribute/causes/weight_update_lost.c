@@ -64,7 +64,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return (c->behind && find(c, verdict)) || lost_increments(c, verdict);
 }
 
-/* Without an O0 to be behind of: nearly everything that the optimizer computed was lost. */
+/* Without an O0 to be behind of: nearly everything that the optimizer computed was lost; or most of it, and
+ * the loss did not fall. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
     const cJSON *param;
     double energy = 0, lost = 0;
@@ -72,8 +73,8 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
         energy += ab_json_number(param, "update.energy", 0);
         lost += ab_json_number(param, "update.lost_energy", 0);
     }
-    return (!c->facts.baseline && lost > c->facts.limits->lost_energy_alone * energy && find(c, verdict)) ||
-           lost_increments(c, verdict);
+    const double least = c->idle ? c->facts.limits->lost_energy_idle : c->facts.limits->lost_energy_alone;
+    return (!c->facts.baseline && lost > least * energy && find(c, verdict)) || lost_increments(c, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

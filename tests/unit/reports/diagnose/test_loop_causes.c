@@ -29,6 +29,7 @@ typedef struct loop {
     double peak;           /* of the losses of steps 10 to 29; 0: none */
     double factor, offset; /* of all losses; 0: 1 and 0 */
     double update;         /* of each step, of weights of size 1; 0: none is shown */
+    double kept;           /* with bf16 weights: of an eighth of them, which alone changes them; 0: of none */
     int anew;              /* the scale is the first one again after so many steps; 0: never */
     bool silent;           /* the outputs of a layer act are all 0 */
     bool has_front;        /* a layer in runs before fc, and its gradients are `front` times those of fc */
@@ -41,10 +42,13 @@ typedef struct loop {
     double cost;         /* of the last predictions, where the best constant costs 1; 0: not stated */
     double rate, base;   /* the rate rises to this from 0 (0: it is not given), and would go on to that */
     int rises_to;        /* ... by this step; 0: the last one */
+    int ends_at;         /* it is 0 from this step on; 0: it is not */
+    double first_cost;   /* of the predictions of the first step, times a constant's; 0: not stated */
 } loop;
 
 static ab_diagnosis diagnosis;
-static bool nan_hidden; /* the known problem was named */
+static int steps = STEPS; /* of a run */
+static bool nan_hidden;   /* the known problem was named */
 static char missing[AB_VERDICT_TEXT];
 
 static uint16_t half_bits(double x, const ab_format *format) {
@@ -103,9 +107,33 @@ static void show_update(ampprobe *p, int32_t id, const loop *l) {
     assert_int_equal(ampprobe_after_update(p, 0, t, 2), AMPPROBE_OK);
 }
 
+/* The same of weights in bf16. */
+static void show_narrow_update(ampprobe *p, int32_t id, const loop *l) {
+    uint16_t before[VALUES], after[VALUES], gradient[VALUES];
+    for (int i = 0; i < VALUES; i++) {
+        const double weight = i % 2 ? 1 : -1, update = i % 8 || l->kept == 0 ? l->update : l->kept;
+        before[i] = half_bits(weight, &ab_format_bf16);
+        gradient[i] = half_bits(2 * update, &ab_format_bf16);
+        after[i] = half_bits(weight - update, &ab_format_bf16);
+    }
+    ampprobe_tensor t[2];
+    for (int i = 0; i < 2; i++)
+        t[i] = (ampprobe_tensor){.id = id,
+                                 .role = i ? AMPPROBE_UNSCALED_GRADIENT : AMPPROBE_WEIGHT,
+                                 .dtype = AMPPROBE_BF16,
+                                 .data = i ? gradient : before,
+                                 .count = VALUES,
+                                 .stride = 1,
+                                 .storage_bytes = sizeof before};
+    assert_int_equal(ampprobe_see(p, t, 1, 0, NULL), AMPPROBE_OK);
+    assert_int_equal(ampprobe_before_update(p, 0, t, 1), AMPPROBE_OK);
+    t[0].data = after;
+    assert_int_equal(ampprobe_after_update(p, 0, t, 2), AMPPROBE_OK);
+}
+
 /* The loss of a step, with digits that no half format holds, or rounded to one. */
 static double loss_at(const loop *l, int i) {
-    const double wide = 2.3 + (l->last_loss - 2.3) * i / (STEPS - 1) + 1e-5 * (i % 3);
+    const double wide = 2.3 + (l->last_loss - 2.3) * i / (steps - 1) + 1e-5 * (i % 3);
     static const ab_rounding nearest = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
     if (l->nan_from > 0 && i >= l->nan_from && (l->nan_to == 0 || i < l->nan_to)) return (double)NAN;
     if (l->peak > 0 || l->factor > 0)
@@ -137,6 +165,8 @@ static void show_front(ampprobe *p, const loop *l, double scale) {
 static void state_costs(ampprobe *p, const loop *l, int i) {
     if (l->base > 0)
         assert_int_equal(ampprobe_fact(p, "base_learning_rate", "param_groups[0]", i, l->base), AMPPROBE_OK);
+    if (l->first_cost > 0)
+        assert_int_equal(ampprobe_fact(p, "first_prediction", "train.py:9", i, l->first_cost), AMPPROBE_OK);
     if (!(l->cost > 0)) return;
     assert_int_equal(ampprobe_fact(p, "loss_of_model", "train.py:9", i, l->cost), AMPPROBE_OK);
     assert_int_equal(ampprobe_fact(p, "loss_of_constant", "train.py:9", i, 1), AMPPROBE_OK);
@@ -153,13 +183,19 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
     if (l->silent) show_layer(p, "act", 0);
     if (l->logits > 0) show_layer(p, "head", l->logits);
     if (l->moment > 0) show_moments(p, id, l);
-    if (l->update > 0) show_update(p, id, l);
+    if (l->update > 0 && l->weights == AMPPROBE_BF16)
+        show_narrow_update(p, id, l);
+    else if (l->update > 0)
+        show_update(p, id, l);
     if (l->fact && i == 3) assert_int_equal(ampprobe_fact(p, l->fact, l->place, i, l->value), AMPPROBE_OK);
     if (l->loaded_scale > 0 && i == 3)
         assert_int_equal(ampprobe_fact(p, "loaded_scale", NULL, 0, l->loaded_scale), AMPPROBE_OK);
-    if (i == STEPS - 1) state_costs(p, l, i);
+    if (i == steps - 1) state_costs(p, l, i);
     ampprobe_step_facts f = pl_facts(i);
-    if (l->rate > 0) f.lr = l->rate * fmin(1, (i + 1.0) / (l->rises_to ? l->rises_to : STEPS));
+    if (l->ends_at > 0 && i >= l->ends_at)
+        f.lr = 0;
+    else if (l->rate > 0)
+        f.lr = l->rate * fmin(1, (i + 1.0) / (l->rises_to ? l->rises_to : steps));
     f.flags =
         AMPPROBE_HAS_LOSS | (l->no_scaler ? 0u : AMPPROBE_HAS_SCALE) | (l->rate > 0 ? AMPPROBE_HAS_LR : 0u);
     f.scale_before = scale, f.scale_after = next;
@@ -195,7 +231,7 @@ static const ab_diagnosis *diagnose(loop l) {
     const int32_t id = pl_parameter(p, "fc.weight", l.weights, VALUES);
     if (l.listed_last) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
     double scale = l.scale;
-    for (int i = 0; i < STEPS; i++) scale = step(p, id, &l, i, scale);
+    for (int i = 0; i < steps; i++) scale = step(p, id, &l, i, scale);
     cJSON *document = pl_close(p);
     assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
     find_hidden();
@@ -435,6 +471,45 @@ static void a_warm_up_that_the_run_does_not_live_to_see_the_end_of(void **state)
     expect_no(other, "learning_rate_too_low");
 }
 
+/* Without an fp32 run beside it: the less the loss falls, the less of the updates has to be lost. */
+static void updates_are_lost_where_the_loss_does_not_fall(void **state) {
+    (void)state;
+    static const char pure[] = ", \"level\": \"O3\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 0.5}]";
+    loop l = {.half = "bf16",
+              .config = pure,
+              .no_scaler = true,
+              .gradient = 1,
+              .weights = AMPPROBE_BF16,
+              .update = 0.0018,
+              .kept = 0.004,
+              .last_loss = 2.3};
+    expect(l, "weight_update_lost", "fc");
+    l.last_loss = 0.5;
+    expect_no(l, "weight_update_lost"); /* it learns with what is left */
+    l.kept = 0;
+    expect(l, "weight_update_lost", "fc"); /* nothing is */
+    l.update = 0.1;
+    expect_no(l, "weight_update_lost");
+    l.last_loss = 2.3; /* of other reasons */
+    expect_no(l, "weight_update_lost");
+}
+
+static loop falling_rate(int ends_at) {
+    return (loop){
+        .no_scaler = true, .config = fp32, .gradient = 1, .rate = 0.1, .rises_to = 1, .ends_at = ends_at};
+}
+
+static void a_rate_that_is_gone_before_the_run_is(void **state) {
+    (void)state;
+    steps = 400;
+    expect(falling_rate(300), "learning_rate_too_low",
+           NULL); /* three quarters of the way, and it still fell */
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "at step 300 of 400"));
+    expect_no(falling_rate(370), "learning_rate_too_low"); /* where schedules end */
+    expect_no(falling_rate(0), "learning_rate_too_low");
+    steps = STEPS;
+}
+
 /* ---- signals ---------------------------------------------------------------------------------- */
 
 static void a_layer_that_is_always_zero_lets_nothing_through(void **state) {
@@ -465,6 +540,24 @@ static void vanishes(bool listed_last) {
     expect_no(l, "vanishing_gradient");
     l.front = 1e4; /* it is the other layer, which runs later, whose gradients are small */
     expect_no(l, "vanishing_gradient");
+}
+
+static void first_predictions_that_are_far_off_explode(void **state) {
+    (void)state;
+    loop l = {.config = fp32,
+              .no_scaler = true,
+              .gradient = 1,
+              .cost = 2,
+              .first_cost = 1000,
+              .update = 0.3,
+              .has_front = true,
+              .front = 1};
+    expect(l, "exploding_signal", "in"); /* not the rate, which makes nothing worse than it was */
+    l.first_cost = 10;
+    expect_no(l, "exploding_signal");
+    l.first_cost = 1000;
+    l.cost = 0.5; /* it learns all the same */
+    expect_no(l, "exploding_signal");
 }
 
 static void gradients_that_do_not_reach_the_layer_that_runs_first_vanish(void **state) {
@@ -725,6 +818,9 @@ int main(void) {
         cmocka_unit_test(a_loop_whose_loss_did_not_fall_is_not_healthy),
         cmocka_unit_test(a_loss_that_is_no_lower_than_a_constants_is_not_healthy),
         cmocka_unit_test(a_warm_up_that_the_run_does_not_live_to_see_the_end_of),
+        cmocka_unit_test(updates_are_lost_where_the_loss_does_not_fall),
+        cmocka_unit_test(a_rate_that_is_gone_before_the_run_is),
+        cmocka_unit_test(first_predictions_that_are_far_off_explode),
         cmocka_unit_test(a_layer_that_is_always_zero_lets_nothing_through),
         cmocka_unit_test(gradients_that_do_not_reach_the_layer_that_runs_first_vanish),
         cmocka_unit_test(a_scaler_that_is_made_anew_is_told_by_a_scale_that_rises_after_a_skipped_step),

@@ -62,14 +62,19 @@ static ab_status wait(ab_group *group) {
 ab_status ab_group_open(ab_group *group, const volatile sig_atomic_t *stop) {
     const ab_mpi *mpi;
     ab_rank_place place;
-    AB_TRY(ab_mpi_open(&mpi));
+    if (!ab_mpi_launcher())
+        return ab_fail(AB_USAGE,
+                       "%s: no MPI launcher started this process; start it as: mpirun -n 4 ampbench %s ...",
+                       group->option, group->option);
+    const ab_status opened = ab_mpi_open(&mpi);
+    if (opened != AB_OK) return ab_fail_prefix(opened, "%s", group->option);
     group->stop = stop;
     AB_TRY(ab_mpi_check(mpi, mpi->start(&place.rank, &place.ranks, &group->library), "MPI_Init"));
     group->mpi = mpi;
     place.library = group->library;
     group->place = place;
     if (place.ranks > AB_RANKS_MOST)
-        return ab_fail(AB_USAGE, "--ranks mpi: at most %d ranks, found %d", AB_RANKS_MOST, place.ranks);
+        return ab_fail(AB_USAGE, "%s: at most %d ranks, found %d", group->option, AB_RANKS_MOST, place.ranks);
     ab_rank_place_set(place);
     const ab_mpi_limits limits = limits_of(group);
     return ab_relay_open(&group->relay, mpi, place,
@@ -134,7 +139,7 @@ ab_status ab_group_compare(ab_group *group, const ab_group_identity *own) {
     AB_TRY(wait(group));
     group->ended = found.what != SAME;
     if (!group->ended) return AB_OK;
-    return ab_fail(AB_USAGE, "--ranks mpi: rank %d %s than rank 0; all ranks need the same", found.rank,
+    return ab_fail(AB_USAGE, "%s: rank %d %s than rank 0; all ranks need the same", group->option, found.rank,
                    found.what == OTHER_BUILD ? "runs another build of ampbench" : "was given other options");
 }
 

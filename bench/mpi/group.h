@@ -13,7 +13,8 @@ AB_BEGIN_DECLS
 enum { AB_GROUP_REASON = 512 };
 
 typedef struct ab_group {
-    const ab_mpi *mpi; /* NULL: no MPI job; all functions do nothing */
+    const ab_mpi *mpi;  /* NULL: no MPI job; all functions do nothing */
+    const char *option; /* "--ranks mpi", which messages name; borrowed */
     const char *library;
     ab_rank_place place;
     ab_relay relay;
@@ -33,8 +34,9 @@ typedef struct ab_group_task {
     int64_t cell, kind, every;
 } ab_group_task;
 
-/* Opens the plugin, starts MPI and the relay, sets this process's place. `group` must be all zero. Errors:
- * those of ab_mpi_open; AB_USAGE for more than AB_RANKS_MOST ranks. ab_group_close also after an error. */
+/* Opens the plugin, starts MPI and the relay, sets this process's place. `group` must be all zero but for
+ * `option`. Errors: those of ab_mpi_open; AB_USAGE without a launcher or for more than AB_RANKS_MOST ranks.
+ * ab_group_close also after an error. */
 AB_MUST_CHECK ab_status ab_group_open(ab_group *group, const volatile sig_atomic_t *stop);
 
 /* All ranks call it: AB_USAGE on every rank if one differs from rank 0. Only rank 0 has a message. */

@@ -16,12 +16,12 @@
 static ab_status make(ab_relay *relay) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0)
-        return ab_fail(AB_SYSTEM, "--ranks mpi: cannot make a socket: %s", strerror(errno));
+        return ab_fail(AB_SYSTEM, "--ranks: cannot make a socket: %s", strerror(errno));
     relay->socket = ends[0];
     relay->worker_socket = ends[1];
     relay->memory = memfd_create("ampbench-ranks", 0);
     if (relay->memory < 0 || ftruncate(relay->memory, (off_t)ab_shared_head_bytes(relay->place.ranks)) != 0)
-        return ab_fail(AB_SYSTEM, "--ranks mpi: cannot make shared memory: %s", strerror(errno));
+        return ab_fail(AB_SYSTEM, "--ranks: cannot make shared memory: %s", strerror(errno));
     return AB_OK;
 }
 
@@ -34,7 +34,7 @@ static ab_status name_in_environment(const ab_relay *relay) {
         at += strlen(ab_text_exact(near + at, sizeof near - at, r ? " %d" : "%d", relay->near[r]));
     return setenv(AB_LINK_VARIABLE, text, 1) == 0 && setenv(AB_LINK_MEMORY_VARIABLE, near, 1) == 0
                ? AB_OK
-               : ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory");
+               : ab_fail(AB_NO_MEMORY, "--ranks: no memory");
 }
 
 ab_status ab_relay_open(ab_relay *relay, const ab_mpi *mpi, ab_rank_place place,
@@ -68,7 +68,7 @@ static ab_status map_memory(ab_relay *relay, size_t bytes) {
     relay->mapped = 0;
     const off_t head = (off_t)ab_shared_head_bytes(relay->place.ranks);
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, relay->memory, head);
-    if (map == MAP_FAILED) return ab_fail(AB_NO_MEMORY, "--ranks mpi: %s", strerror(errno));
+    if (map == MAP_FAILED) return ab_fail(AB_NO_MEMORY, "--ranks: %s", strerror(errno));
     relay->map = map;
     relay->mapped = bytes;
     return AB_OK;
@@ -83,7 +83,7 @@ static ab_status begin_part(ab_relay *relay, int peer, const ab_link_part *part)
     const ab_mpi *mpi = relay->mpi;
     if (!is_inside(relay, part->send_at, part->send_bytes) ||
         !is_inside(relay, part->receive_at, part->receive_bytes))
-        return ab_fail(AB_INTERNAL, "--ranks mpi: a worker's request is outside its memory");
+        return ab_fail(AB_INTERNAL, "--ranks: a worker's request is outside its memory");
     AB_TRY(ab_mpi_check(
         mpi, mpi->receive(peer, AB_RELAY_TAG, relay->map + part->receive_at, (size_t)part->receive_bytes),
         "receiving"));
@@ -104,7 +104,7 @@ static ab_status begin_exchange(ab_relay *relay, const ab_link_request *request)
 static ab_status begin_allreduce(ab_relay *relay, const ab_link_request *request) {
     const int64_t bytes = request->count <= INT32_MAX ? request->count * (int64_t)sizeof(float) : -1;
     if (request->at % (int64_t)sizeof(float) != 0 || !is_inside(relay, request->at, bytes))
-        return ab_fail(AB_INTERNAL, "--ranks mpi: a worker's request is outside its memory");
+        return ab_fail(AB_INTERNAL, "--ranks: a worker's request is outside its memory");
     float *values = (float *)(void *)(relay->map + request->at);
     return ab_mpi_check(relay->mpi, relay->mpi->allreduce(values, (size_t)request->count), "MPI_Allreduce");
 }
@@ -116,7 +116,7 @@ static ab_status begin_request(ab_relay *relay, bool *found) {
     *found = false;
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return AB_OK;
     if (got != (ssize_t)sizeof request || request.ranks != relay->place.ranks)
-        return ab_fail(AB_INTERNAL, "--ranks mpi: a worker sent an unknown request");
+        return ab_fail(AB_INTERNAL, "--ranks: a worker sent an unknown request");
     AB_TRY(map_memory(relay, (size_t)request.memory_bytes));
     AB_TRY(request.kind == AB_LINK_ALLREDUCE ? begin_allreduce(relay, &request)
                                              : begin_exchange(relay, &request));

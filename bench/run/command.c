@@ -85,6 +85,7 @@ static void warn_of_unused(const ab_run_state *r) {
 static ab_status open_group(ab_run_state *r) {
     r->link = (ab_process_link){.fd = -1, .serve = ab_run_serve, .context = r};
     if (!ab_ranks_are_processes(&r->options)) return AB_OK;
+    r->group.option = ab_ranks_use_gpus(&r->options) ? "--ranks nccl" : "--ranks mpi";
     AB_TRY(ab_group_open(&r->group, &ab_run_stop_requested));
     if (r->group.relay.mpi) r->link.fd = r->group.relay.socket;
     if (r->group.place.rank > 0) ab_log_set_level(AB_LOG_QUIET);

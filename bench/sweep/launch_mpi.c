@@ -65,7 +65,8 @@ static ab_status open_mpi(const char *rest, const ab_options *options, const vol
         return ab_fail(AB_USAGE, "--launch mpi: this is no process of an MPI job; start it as: mpirun -n 5 "
                                  "ampbench --launch mpi ... (or: srun --mpi=pmix)");
     const ab_mpi *mpi;
-    AB_TRY(ab_mpi_open(&mpi));
+    const ab_status opened = ab_mpi_open(&mpi);
+    if (opened != AB_OK) return ab_fail_prefix(opened, "--launch mpi");
     AB_TRY(ab_mpi_check(mpi, mpi->start(&j->place, &j->ranks, &library), "MPI_Init"));
     j->mpi = mpi;
     j->stop = stop;

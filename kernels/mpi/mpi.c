@@ -51,25 +51,22 @@ static const char *title(const char *launcher) {
 static ab_status load(const char *path, const ab_mpi **mpi) {
     ab_mpi_entry entry;
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (!handle) return ab_fail(AB_UNAVAILABLE, "--ranks mpi: no MPI library (%s)", dlerror());
+    if (!handle) return ab_fail(AB_UNAVAILABLE, "no MPI library (%s)", dlerror());
     void *symbol = dlsym(handle, AB_MPI_ENTRY);
-    if (!symbol) return ab_fail(AB_UNAVAILABLE, "--ranks mpi: %s has no function %s", path, AB_MPI_ENTRY);
+    if (!symbol) return ab_fail(AB_UNAVAILABLE, "%s has no function %s", path, AB_MPI_ENTRY);
     memcpy(&entry, &symbol, sizeof entry);
     *mpi = entry();
     if ((*mpi)->abi == AB_MPI_ABI) return AB_OK;
-    return ab_fail(AB_UNAVAILABLE, "--ranks mpi: %s was built for another version of ampbench", path);
+    return ab_fail(AB_UNAVAILABLE, "%s was built for another version of ampbench", path);
 }
 
 ab_status ab_mpi_open(const ab_mpi **mpi) {
     const char *launcher = ab_mpi_launcher(), *path;
     char file[64];
-    if (!launcher)
-        return ab_fail(AB_USAGE,
-                       "--ranks mpi: no MPI launcher started this process; start it as: mpirun -n 4 "
-                       "ampbench --ranks mpi ...");
+    if (!launcher) return ab_fail(AB_USAGE, "no MPI launcher started this process");
     ab_text_exact(file, sizeof file, "libampbench_mpi_%s.so", launcher);
     if (ab_plugin_find(file, "no plugin for this MPI", &path) != AB_OK)
-        return ab_fail_prefix(AB_UNAVAILABLE, "--ranks mpi: the launcher is that of %s", title(launcher));
+        return ab_fail_prefix(AB_UNAVAILABLE, "the launcher is that of %s", title(launcher));
     return load(path, mpi);
 }
 

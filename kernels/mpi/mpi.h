@@ -55,7 +55,8 @@ int ab_mpi_local_rank(void);
 int ab_mpi_local_ranks(void);
 
 /* Opens the plugin that fits the launcher. AB_USAGE without a launcher, AB_UNAVAILABLE with the reason: no
- * plugin, no MPI library. A loaded object stays open until the process ends. */
+ * plugin, no MPI library; messages name no option, the caller does. A loaded object stays open until the
+ * process ends. */
 AB_MUST_CHECK ab_status ab_mpi_open(const ab_mpi **mpi);
 
 /* AB_SYSTEM with MPI's text if `code` is not 0; `what` says what was tried. */

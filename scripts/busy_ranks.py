@@ -3,6 +3,8 @@
 
 Two processors have a busy loop each. In turns one rank trains on the first, and two ranks train, one on each.
 The throughput of a rank among two over that of one alone is printed by library: median and range of rounds.
+What a rank among two used in a step is printed too: of processor time all of it, and what packing, sums and
+waiting took, and how often it was blocked. Other load on the machine changes these less than throughput.
 A scheduler that leaves a processor to the loop for longer than a step lasts slows down any two processes that
 meet in every step. So a yardstick runs in the same rounds: two processes that compute as long as a step and
 meet twice through a socket, asleep until the other one is there. Ranks that wait by spinning, or for longer
@@ -27,17 +29,24 @@ sys.dont_write_bytecode = True
 program = "build/release/ampbench"
 
 
+LOOP = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: it ends with the process that started it
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(10**7):
+        pass
+"""
+
+
 def busy_loops(processors):
     """A loop on each processor."""
-    loop = "while True:\n    pass"
-    return [
-        subprocess.Popen(["taskset", "-c", str(p), sys.executable, "-c", loop], start_new_session=True)
-        for p in processors
-    ]
+    loop = [sys.executable, "-c", LOOP, str(os.getpid())]
+    return [subprocess.Popen(["taskset", "-c", str(p), *loop], start_new_session=True) for p in processors]
 
 
 def job(library, ranks, options, out, processors):
-    """Trains with one rank a processor: mean and lower decile of steps in ns, processor seconds."""
+    """Trains with one rank a processor: mean and lower decile of steps in ns, processor seconds, what the
+    record says of the reduction."""
     command = [f"mpirun.{library}"]
     for rank in range(ranks):
         command += [":"] * (rank > 0) + ["-n", "1", "setsid", "-w", "taskset", "-c", str(processors[rank])]
@@ -57,9 +66,18 @@ def job(library, ranks, options, out, processors):
         sys.exit(f"bench ranks: {' '.join(command)}: {done.stderr.strip()}")
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     with open(out, encoding="utf-8") as file:
-        times = json.load(file)["cells"][0]["processes"][0]["step_time_ns"]
+        cell = json.load(file)["cells"][0]
+    times = cell["processes"][0]["step_time_ns"]
     times = times[len(times) // 4 :]
-    return statistics.mean(times), sorted(times)[len(times) // 10], spent
+    return statistics.mean(times), sorted(times)[len(times) // 10], spent, cell.get("communication")
+
+
+def used(communication):
+    """Of a step: us of processor time, whole, of packing, sums, the rest of the reduction; times blocked."""
+    steps = communication["steps"]
+    ops = {op["op"]: op["processor_ns"] / steps / 1000 for op in communication["ops"]}
+    whole, pack, add = communication["processor_ns"] / steps / 1000, ops.pop("pack"), ops.pop("sum")
+    return whole, pack, add, sum(ops.values()), communication["blocked"] / steps
 
 
 def computes(seconds):
@@ -105,9 +123,9 @@ def a_round(libraries, options, asked, processors, rows):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "ranks.json")
         for name in libraries:
-            one, quick, one_cpu = job(name, 1, options, out, processors)
-            two, _, two_cpu = job(name, 2, options, out, processors)
-            rows[name].append((one / two, two_cpu / one_cpu))
+            one, quick, one_cpu, _ = job(name, 1, options, out, processors)
+            two, _, two_cpu, reduction = job(name, 2, options, out, processors)
+            rows[name].append((one / two, two_cpu / one_cpu, *used(reduction)))
     alone, both = (yardstick(n, quick * 1e-9, int(asked.steps), processors) for n in (1, 2))
     rows["yardstick"].append((alone / both, 2))
 
@@ -137,11 +155,20 @@ def main():
         for loop in loops:
             loop.kill()
             loop.wait()
-    print("library    throughput of a rank, two over one    processor time of both over that of one")
+    report(rows)
+
+
+def report(rows):
+    """Prints medians, and the range of the throughput."""
+    print("           throughput of a rank  processor time  processor us of a rank among two, a step:  times")
+    print("library    two over one          two over one    whole   packing  sums    waiting, notes  blocked")
     for name, row in rows.items():
-        ratios = [ratio for ratio, _ in row]
-        middle, cost = statistics.median(ratios), statistics.median(cost for _, cost in row)
-        print(f"{name:10} {middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})                 {cost:.2f}")
+        ratios = [entry[0] for entry in row]
+        middle, cost, *rest = (statistics.median(column) for column in zip(*row))
+        text = f"{name:10} {middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})   {cost:.2f}          "
+        if rest:
+            text += "  {:<6.0f}  {:<8.1f} {:<6.1f}  {:<14.1f}  {:.2f}".format(*rest)
+        print(text)
 
 
 main()

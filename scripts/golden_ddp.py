@@ -54,6 +54,8 @@ TRACES = {
     "torch-ddp-fp16-small": ("torch-ddp-fp16", "fp16", {"scale": 2.0**-17}),
     "torch-ddp-fp16-large": ("torch-ddp-fp16", "fp16", {"scale": 2.0**17}),
     "fsdp2-no-sync": ("fsdp2", "fp32", {"every": "step"}),
+    "fsdp2-bf16-no-sync": ("fsdp2", "bf16", {"every": "step-in-wire"}),
+    "fsdp2-fp16-no-sync": ("fsdp2-fp16", "fp16", {"every": "step-in-wire"}),
     "apex-ddp": ("apex-ddp", "fp32"),
     "apex-ddp-predivide": ("apex-ddp", "fp32", {"divide": "3"}),
     "apex-ddp-accumulated": ("apex-ddp", "fp32", {"every": "accumulated"}),
@@ -195,7 +197,7 @@ def train(rank, ranks, name, again, arrays, folder):
         losses.append(0)
         for k in range(batches):
             first = ((step * ranks + rank) * batches + k) * BATCH % TRAINED
-            set_sync(model, more.get("every") != "step" or k + 1 == batches)
+            set_sync(model, not more.get("every", "").startswith("step") or k + 1 == batches)
             own, right = x[first : first + BATCH], y[first : first + BATCH]
             loss = torch.nn.functional.cross_entropy(model(own), right)
             losses[-1] += loss.item() / batches

@@ -343,6 +343,7 @@ static ab_status take_reduction(const ab_options *options, ab_rank_recipe *ranks
     if (ab_reduction_parse_divide(preset->divide, reduction) != AB_OK)
         return ab_fail_prefix(AB_USAGE, "--divide");
     const char *every = given[AB_OPTION_reduce_every] ? text[AB_OPTION_reduce_every] : preset->every;
+    if (preset != &own && strcmp(every, "step") == 0) every = preset->unsynced;
     return ab_reduction_parse_every(every, &ranks->every) == AB_OK
                ? AB_OK
                : ab_fail_prefix(AB_USAGE, "--reduce-every");

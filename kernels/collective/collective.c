@@ -25,6 +25,11 @@ int64_t ab_reduce_sqrt_factor(int64_t ranks) {
     return factor;
 }
 
+/* fp32 numbers are of the wire already. */
+static void round_to(const ab_format *wire, float *values, int64_t n) {
+    if (wire != &ab_format_fp32) ab_round_array(values, wire, &nearest, n);
+}
+
 /* A value becomes value * times / by; one of the two is 1. */
 typedef struct scaling {
     float times, by;
@@ -63,26 +68,25 @@ static scaling finish_scaling(const ab_reduction *reduction, int64_t ranks) {
     return (scaling){1, 1};
 }
 
-static void apply(scaling scale, const float *from, float *to, int64_t n) {
+static void apply(scaling scale, float *values, int64_t n) {
     if (scale.by != 1.0F)
-        for (int64_t i = 0; i < n; i++) to[i] = from[i] / scale.by;
-    else
-        for (int64_t i = 0; i < n; i++) to[i] = from[i] * scale.times;
+        for (int64_t i = 0; i < n; i++) values[i] /= scale.by;
+    else if (scale.times != 1.0F)
+        for (int64_t i = 0; i < n; i++) values[i] *= scale.times;
 }
 
 void ab_reduce_send(const ab_reduction *reduction, int64_t ranks, const float *from, float *to, int64_t n) {
     const scaling scale = send_scaling(reduction, ranks);
-    const bool is_wide = reduction->scheme->sums_wide, scales = scale.times != 1.0F || scale.by != 1.0F;
-    if (!is_wide || !scales) memmove(to, from, (size_t)n * sizeof *to);
-    if (!is_wide) ab_round_array(to, reduction->wire, &nearest, n);
-    if (!scales) return;
-    apply(scale, is_wide ? from : to, to, n);
-    if (!is_wide) ab_round_array(to, reduction->wire, &nearest, n);
+    const bool rounds = !reduction->scheme->sums_wide, scales = scale.times != 1.0F || scale.by != 1.0F;
+    if (to != from) memmove(to, from, (size_t)n * sizeof *to);
+    if (rounds) round_to(reduction->wire, to, n);
+    apply(scale, to, n);
+    if (rounds && scales) round_to(reduction->wire, to, n);
 }
 
 void ab_reduce_finish(const ab_reduction *reduction, int64_t ranks, float *sum, int64_t n) {
-    apply(finish_scaling(reduction, ranks), sum, sum, n);
-    ab_round_array(sum, reduction->wire, &nearest, n);
+    apply(finish_scaling(reduction, ranks), sum, n);
+    round_to(reduction->wire, sum, n);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */

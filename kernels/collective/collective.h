@@ -30,8 +30,9 @@ typedef enum ab_divide {
 typedef enum ab_reduce_every {
     AB_REDUCE_STEP,        /* their sum, once a step */
     AB_REDUCE_MICRO_BATCH, /* each micro-batch's own; the means are added up */
-    AB_REDUCE_ACCUMULATED  /* after each micro-batch what the gradient's tensor holds: the mean of the earlier
+    AB_REDUCE_ACCUMULATED, /* after each micro-batch what the gradient's tensor holds: the mean of the earlier
                             * ones, which is reduced again, plus the own gradient of this one */
+    AB_REDUCE_STEP_IN_WIRE /* their sum, once a step, each addition rounded to the wire format */
 } ab_reduce_every;
 
 typedef struct ab_reduction {
@@ -108,13 +109,14 @@ AB_MUST_CHECK ab_status ab_reduction_parse_divide(const char *text, ab_reduction
  * format. AB_USAGE. */
 AB_MUST_CHECK ab_status ab_reduction_parse_wire(const char *text, ab_reduction *reduction);
 
-/* Parses "step", "micro-batch" or "accumulated"; the text of one is static. AB_USAGE. */
+/* Parses "step", "micro-batch", "accumulated" or "step-in-wire"; the text of one is static. AB_USAGE. */
 AB_MUST_CHECK ab_status ab_reduction_parse_every(const char *text, ab_reduce_every *every);
 const char *ab_reduction_every_text(ab_reduce_every every);
 
-/* A framework's defaults, by the names of the four parsers above. */
+/* A framework's defaults, by the names of the four parsers above. unsynced: what it does where the user says
+ * that all but the last micro-batch are not to be reduced (no_sync). */
 typedef struct ab_reduction_preset {
-    const char *name, *reduce, *wire, *divide, *every, *text;
+    const char *name, *reduce, *wire, *divide, *every, *unsynced, *text;
 } ab_reduction_preset;
 
 /* The rows of presets.def, in order. find: AB_USAGE with the nearest name. */

@@ -96,7 +96,8 @@ ab_status ab_reduction_parse_wire(const char *text, ab_reduction *reduction) {
     return ab_fail(AB_USAGE, "expected fp32, fp16, bf16 or as-is, found '%s'", ab_text_brief(text, 40));
 }
 
-static const char *const everies[] = {"step", "micro-batch", "accumulated"}; /* by ab_reduce_every */
+static const char *const everies[] = {"step", "micro-batch", "accumulated",
+                                      "step-in-wire"}; /* by ab_reduce_every */
 
 ab_status ab_reduction_parse_every(const char *text, ab_reduce_every *every) {
     for (int i = 0; i < (int)AB_COUNT_OF(everies); i++)
@@ -104,7 +105,7 @@ ab_status ab_reduction_parse_every(const char *text, ab_reduce_every *every) {
             *every = (ab_reduce_every)i;
             return AB_OK;
         }
-    return ab_fail(AB_USAGE, "expected step, micro-batch or accumulated, found '%s'",
+    return ab_fail(AB_USAGE, "expected step, micro-batch, accumulated or step-in-wire, found '%s'",
                    ab_text_brief(text, 40));
 }
 
@@ -113,8 +114,8 @@ const char *ab_reduction_every_text(ab_reduce_every every) { return everies[ever
 /* ---- presets --------------------------------------------------------------------------------- */
 
 static const ab_reduction_preset presets[] = {
-#define AB_REDUCTION_PRESET(id, name, reduce, wire, divide, every, text)                                     \
-    {name, reduce, wire, divide, every, text},
+#define AB_REDUCTION_PRESET(id, name, reduce, wire, divide, every, unsynced, text)                           \
+    {name, reduce, wire, divide, every, unsynced, text},
 #include "kernels/collective/presets.def"
 #undef AB_REDUCTION_PRESET
 };

@@ -142,13 +142,45 @@ void ab_narrow(void *dst, const ab_format *format, const float *src, int64_t n) 
 
 /* ---- any format ------------------------------------------------------------------------------ */
 
+/* As ab_narrow rounds. */
+static bool is_plain(const ab_rounding *rounding) {
+    return rounding->mode == AB_ROUND_NEAREST_EVEN && rounding->ftz == AB_FTZ_NONE && !rounding->saturate;
+}
+
+/* fp32 values are their own roundings; a signalling NaN becomes quiet. */
+static void quieten(float *values, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits |= (uint32_t)((bits & 0x7fffffffU) > 0x7f800000U) << 22;
+        memcpy(&values[i], &bits, sizeof bits);
+    }
+}
+
+/* Into a half format and back, by pieces. */
+static void round_by_storing(float *values, const ab_format *format, int64_t n) {
+    enum { PIECE = 512 };
+    uint16_t piece[PIECE];
+    for (int64_t at = 0; at < n; at += PIECE) {
+        const int64_t left = n - at < PIECE ? n - at : PIECE;
+        ab_narrow(piece, format, values + at, left);
+        ab_widen(values + at, piece, format, left);
+    }
+}
+
 void ab_round_array(float *values, const ab_format *format, const ab_rounding *rounding, int64_t n) {
-    if (fits_lanes(format)) {
+    const bool plain = is_plain(rounding);
+    if (plain && format == &ab_format_fp32) {
+        quieten(values, n);
+    } else if (plain && (format == &ab_format_fp16 || format == &ab_format_bf16)) {
+        round_by_storing(values, format, n);
+    } else if (fits_lanes(format)) {
         ab_lane_format lane = lane_rounding(format, rounding);
         kernels()->round(&lane, values, values, n);
-        return;
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            values[i] = (float)ab_format_round(format, rounding, (double)values[i]);
     }
-    for (int64_t i = 0; i < n; i++) values[i] = (float)ab_format_round(format, rounding, (double)values[i]);
 }
 
 void ab_round_array_stochastic(float *values, const ab_format *format, const ab_rounding *rounding,

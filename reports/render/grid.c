@@ -319,6 +319,13 @@ static const char *join(const cJSON *array, char *text, size_t size) {
     return text;
 }
 
+/* What is reduced of micro-batches. */
+static const char *every_text(const char *every) {
+    if (strcmp(every, "micro-batch") == 0) return " every micro-batch";
+    if (strcmp(every, "accumulated") == 0) return " every micro-batch, accumulated ones again";
+    return strcmp(every, "step-in-wire") == 0 ? ", micro-batches summed in that format" : "";
+}
+
 /* ", gradients reduced by ring bf16 pre" */
 static void append_reduction(const cJSON *reduction, double micro, char *text, size_t size) {
     char order[40], wire[16], divide[32];
@@ -326,8 +333,8 @@ static void append_reduction(const cJSON *reduction, double micro, char *text, s
                    clean(reduction, "reduce", "?", order, sizeof order),
                    clean(reduction, "wire", "?", wire, sizeof wire),
                    clean(reduction, "divide", "?", divide, sizeof divide));
-    if (micro > 1 && strcmp(clean(reduction, "every", "step", order, sizeof order), "step") != 0)
-        ab_text_append(text, size, " every micro-batch%s", order[0] == 'a' ? ", accumulated ones again" : "");
+    if (micro > 1)
+        ab_text_append(text, size, "%s", every_text(clean(reduction, "every", "step", order, sizeof order)));
     if (ab_json_at(reduction, "sync_bn"))
         ab_text_append(text, size, ", batch norms synchronised as %s's",
                        clean(reduction, "sync_bn", "?", order, sizeof order));

@@ -23,20 +23,24 @@ refused() {
     [ "$(wc -l <"$work/err")" = 1 ] || fail "$*: not one line on stderr: $(head -c 800 "$work/err")"
 }
 refused "start it as: mpirun -n 4 ampbench --ranks mpi" --ranks mpi --out "$work/none.json"
+refused "start it as: mpirun -n 4 ampbench --ranks nccl" --ranks nccl --out "$work/none.json"
 refused "only \`ampbench run\` trains" plan --ranks mpi
 refused "did you mean 'torch'" --ranks 2 --sync-bn torhc --out "$work/none.json"
 refused "mlp has no batch norm" --ranks 2 --net mlp --sync-bn torch --out "$work/none.json"
 refused "nothing is reduced; give --ranks N" --net resnet8 --sync-bn torch --out "$work/none.json"
 refused "share one copy of the weights" --ranks 2 --check-ranks 3 --out "$work/none.json"
 refused "with --ranks mpi only" --ranks 2 --fault flipped_bit_on_a_rank --out "$work/none.json"
-refused "expected step, micro-batch or accumulated, found 'epoch'" --ranks 2 \
+refused "expected step, micro-batch, accumulated or step-in-wire, found 'epoch'" --ranks 2 \
     --gradient-accumulation-steps 2 --reduce-every epoch --out "$work/none.json"
 refused "ranks accumulate nothing" --ranks 2 --reduce-every micro-batch --out "$work/none.json"
 refused "give --reduce-every step" --ranks 2 --gradient-accumulation-steps 2 --ddp fsdp2 \
     --fault unscale_each_micro_batch --out "$work/none.json"
 refused "give --ranks mpi" --ranks 2 --reduce mpi-allreduce --out "$work/none.json"
-PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused "that of MPICH: there is no libampbench_mpi_mpich.so" \
-    --ranks mpi --out "$work/none.json"
+for how in mpi nccl; do
+    PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused \
+        "--ranks $how: the launcher is that of MPICH: there is no libampbench_mpi_mpich.so" \
+        --ranks $how --out "$work/none.json"
+done
 : >"$work/libampbench_mpi_mpich.so"
 PMI_RANK=0 AMPBENCH_PLUGIN_DIR=$work refused "no MPI library" --ranks mpi --out "$work/none.json"
 if [ ${#libraries[@]} = 0 ]; then
@@ -142,6 +146,14 @@ for form in torch apex; do
     cp "$work/simulated.json" "$work/$form.json"
 done
 expect_text "$work/out" "batch norms" "the table says how batch norms are synchronised"
+# Statistics are exchanged while buckets of gradients are on their way: fc3's and fc2's before those of bn1.
+for ranks in 2 3 4; do
+    same "$first" $ranks --net "$work/bn.json" --sync-bn torch --bucket-mb 0.0003 --levels O0,O2 --steps 8
+    checks=$((checks + 1))
+    tr -d ' \t\n' <"$work/mpi.json" | grep -o '"overlapped_bytes":[0-9]*' | tr ':' ' ' |
+        awk -v least=$(((160 + 16 + 256) * 2 * 7)) '$2 >= least { seen++ } END { exit seen != 2 }' ||
+        fail "$ranks ranks: no gradients of fc3 and fc2 were sent during the backward pass"
+done
 run "${common[@]}" --net "$work/bn.json" --ranks 3 --out "$work/local.json"
 checks=$((checks + 1))
 [ "$(digests "$work/torch.json")" != "$(digests "$work/local.json")" ] || fail "--sync-bn changes nothing"

@@ -74,7 +74,7 @@ static ab_status build(ab_cell *cell) {
     AB_TRY(ab_trained_params_init(&cell->trained, cell->plan, config->optimizer->states > 0));
     cell->position.micro_batches = micro_batches > 1 ? micro_batches : 1;
     cell->position.ranks = ranks > 1 ? ranks : 1;
-    cell->position.apart = ranks > 1 && config->recipe.ranks.every == AB_REDUCE_MICRO_BATCH;
+    cell->position.apart = ranks > 1 && ab_rank_batches_are_apart(&config->recipe.ranks);
     cell->position.rank = ranks > 1 && ab_rank_link_is_open() ? ab_rank_place_get().rank : 0;
     AB_TRY(make_batches(cell));
     AB_TRY(ab_observation_init(&cell->observation, &cell->memory, config->optimizer));

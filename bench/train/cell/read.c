@@ -149,15 +149,18 @@ void ab_cell_report_communication(const ab_cell *cell, ab_probe_sink *sink) {
                                                       "all_gather", "allreduce", "unpack"};
     const ab_rank_traffic *traffic = &cell->ranks.traffic;
     sink->integer(sink, "steps", traffic->steps);
-    sink->integer(sink, "elapsed_ns", traffic->elapsed);
+    sink->integer(sink, "elapsed_ns", traffic->whole.ns);
+    sink->integer(sink, "processor_ns", traffic->whole.processor_ns);
+    sink->integer(sink, "blocked", traffic->whole.blocked);
     sink->integer(sink, "overlapped_bytes", traffic->overlapped);
     sink->begin_array(sink, "ops");
     for (int op = 0; op < AB_TRAFFIC_OPS; op++) {
-        if (traffic->ns[op] == 0) continue;
+        if (traffic->op[op].ns == 0) continue;
         sink->begin_object(sink, NULL);
         sink->text(sink, "op", names[op]);
-        sink->integer(sink, "time_ns", traffic->ns[op]);
+        sink->integer(sink, "time_ns", traffic->op[op].ns);
         sink->integer(sink, "bytes_sent", traffic->bytes[op]);
+        sink->integer(sink, "processor_ns", traffic->op[op].processor_ns);
         sink->end(sink);
     }
     sink->end(sink);

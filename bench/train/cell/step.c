@@ -165,7 +165,7 @@ static ab_status send_complete(void *context, int node) {
 
 static bool sends_early(const ab_cell *cell) {
     const ab_step_position *at = &cell->position;
-    if (at->ranks == 1 || !ab_rank_link_is_open()) return false;
+    if (at->ranks == 1 || !ab_rank_link_is_open() || ab_rank_gradients_in_wire(&cell->ranks)) return false;
     return ab_rank_gradients_every_batch(&cell->ranks) ||
            (at->micro + 1 == at->micro_batches && ab_gradients_end_with_backward(&cell->gradients));
 }
@@ -193,6 +193,7 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     ab_step_times_part(cell->walk.times, AB_TIMED_OTHER);
     if (ab_backward_by_loss(cell->plan)) return backward_by_loss(cell, overflows);
     AB_TRY(backward_and_send(cell));
+    if (ab_rank_gradients_in_wire(&cell->ranks)) return ab_rank_gradients_add(&cell->ranks, at->rank);
     return ab_rank_gradients_every_batch(&cell->ranks) ? AB_OK : sum_gradients(cell);
 }
 

@@ -17,7 +17,7 @@ static ab_status gather_in_turns(void *context, const float *own, int64_t n, con
     return ab_rank_turns_gather(cell->sync->turns, own, n, all);
 }
 
-/* The link's memory is not used for gradients before the passes have ended. */
+/* Small exchanges have memory of their own, while gradients are on their way. */
 static ab_status gather_by_link(void *context, const float *own, int64_t n, const float **all) {
     const unsigned char *bytes;
     (void)context;

@@ -76,7 +76,8 @@ static void fill_buckets(ab_rank_gradients *g, size_t bytes) {
     }
 }
 
-bool ab_rank_shares(int64_t count, int64_t ranks, double bucket_bytes) {
+/* Large gradients, in many buckets or of many ranks. */
+static bool wants_shares(int64_t count, int64_t ranks, double bucket_bytes) {
     enum { ELEMENTS_MOST = 1 << 20 }; /* that come to a rank: 4 MiB of fp32 */
     return (double)count * sizeof(float) > bucket_bytes || (ranks - 1) * count > ELEMENTS_MOST;
 }
@@ -117,16 +118,23 @@ ab_status ab_rank_layout_init(ab_rank_gradients *g, size_t note_bytes) {
     l->share = calloc(AB_RANK_BUCKETS * (size_t)l->ranks, sizeof *l->share);
     if (!l->byte || !l->node || !l->share) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     const size_t bytes = place_gradients(g);
-    l->shares = ab_rank_shares(g->count, l->ranks, g->recipe->bucket_bytes);
+    l->shares = wants_shares(g->count, l->ranks, g->recipe->bucket_bytes);
     find_nodes(g);
     fill_buckets(g, bytes);
     cut_all(g);
-    if (l->shares) g->stride = (g->count + l->ranks - 1) / l->ranks; /* one bucket's share at a time */
     l->note_bytes = aligned(note_bytes);
     l->own = l->note_bytes * (size_t)l->ranks;
-    l->others = l->own + bytes;
+    l->half = l->own + bytes;
+    l->others = 2 * l->half;
     l->bytes = l->others + l->other_bytes * (size_t)l->ranks;
     return AB_OK;
+}
+
+void ab_rank_layout_turn(ab_rank_layout *l) {
+    l->ended[l->turn] = l->last;
+    l->turn = 1 - l->turn;
+    l->notes = l->turn ? l->half : 0;
+    l->own = l->notes + l->note_bytes * (size_t)l->ranks;
 }
 
 void ab_rank_layout_fini(ab_rank_layout *layout) {
@@ -139,9 +147,4 @@ size_t ab_rank_contribution_of(const ab_rank_layout *l, const ab_rank_bucket *b,
     const size_t at = b->share[l->rank].at;
     if (r == l->rank) return l->own + at;
     return l->others + (size_t)r * l->other_bytes + b->other + at % ALIGNED;
-}
-
-size_t ab_rank_means_of(const ab_rank_layout *l, const ab_rank_bucket *b) {
-    if (l->shares) return l->own + b->share[l->rank].at;
-    return l->others + (size_t)l->rank * l->other_bytes + b->other + b->share[l->rank].at % ALIGNED;
 }

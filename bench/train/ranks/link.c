@@ -75,10 +75,9 @@ static ab_status map_memory(size_t bytes) {
     own.map = NULL;
     own.mapped = 0;
     if (ftruncate(own.memory, (off_t)(head + bytes)) != 0)
-        return ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory to share: %s", strerror(errno));
+        return ab_fail(AB_NO_MEMORY, "--ranks: no memory to share: %s", strerror(errno));
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own.memory, (off_t)head);
-    if (map == MAP_FAILED)
-        return ab_fail(AB_NO_MEMORY, "--ranks mpi: no memory to share: %s", strerror(errno));
+    if (map == MAP_FAILED) return ab_fail(AB_NO_MEMORY, "--ranks: no memory to share: %s", strerror(errno));
     own.map = map;
     own.mapped = bytes;
     return AB_OK;
@@ -102,7 +101,7 @@ static ab_status ask_parent(ab_link_request *request) {
     request->ranks = own.place.ranks;
     request->memory_bytes = (int64_t)own.mapped;
     if (send(own.socket, request, sizeof *request, MSG_NOSIGNAL) != (ssize_t)sizeof *request)
-        return ab_fail(AB_SYSTEM, "--ranks mpi: the parent is gone: %s", strerror(errno));
+        return ab_fail(AB_SYSTEM, "--ranks: the parent is gone: %s", strerror(errno));
     own.begun++;
     return AB_OK;
 }
@@ -141,26 +140,40 @@ static ab_status wait_for_parent(uint32_t requests) {
     for (; (int32_t)(requests - own.answered) > 0; own.answered++) {
         ssize_t got;
         while ((got = recv(own.socket, &answer, 1, 0)) < 0 && errno == EINTR) continue;
-        if (got != 1) return ab_fail(AB_SYSTEM, "--ranks mpi: the parent does not answer");
+        if (got != 1) return ab_fail(AB_SYSTEM, "--ranks: the parent does not answer");
     }
     return AB_OK;
 }
 
+static uint32_t exchange_of(int64_t ticket) { return (uint32_t)(ticket >> 32); }
+
 ab_status ab_rank_link_wait(int64_t ticket) {
     if (ticket < 0) return wait_for_device(-ticket);
-    AB_TRY(ab_shared_read(&own.shared, (uint32_t)(ticket >> 32), own.map));
+    AB_TRY(ab_shared_wait(&own.shared, exchange_of(ticket)));
     return wait_for_parent((uint32_t)ticket);
 }
 
+const unsigned char *ab_rank_link_received(int64_t ticket, int from, size_t at) {
+    const unsigned char *sent = ticket < 0 ? NULL : ab_shared_sent(&own.shared, exchange_of(ticket), from);
+    return sent ? sent : own.map + at;
+}
+
+void ab_rank_link_release(int64_t ticket) {
+    if (ticket > 0) ab_shared_release(&own.shared, exchange_of(ticket));
+}
+
 void ab_rank_link_settle(int64_t ticket) {
-    if (ticket > 0) ab_shared_settle(&own.shared, (uint32_t)(ticket >> 32));
+    if (ticket > 0) ab_shared_settle(&own.shared, exchange_of(ticket));
 }
 
 /* ---- small exchanges, behind the kept memory --------------------------------------------------- */
 
+/* Releases are in order: what others sent before is copied too, to where it is to be received. */
+
 static ab_status exchange(const ab_link_part part[]) {
     AB_TRY(begin_exchange(part, own.place.ranks, &own.small));
-    return ab_rank_link_wait(own.small);
+    AB_TRY(ab_shared_read(&own.shared, exchange_of(own.small), own.map));
+    return wait_for_parent((uint32_t)own.small);
 }
 
 /* Room for `bytes` bytes; others have read what was there. */

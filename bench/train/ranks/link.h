@@ -57,18 +57,25 @@ AB_MUST_CHECK ab_status ab_rank_link_join(const struct ab_device_ranks *device);
 
 /* Begins an exchange, which goes on while the caller computes; *ticket is for ab_rank_link_wait. Every rank r
  * calls it with parts that fit: part[q].send_bytes of r are part[r].receive_bytes of q. The own part is
- * ignored. Bytes that come must not be touched before the wait, bytes that go not before ab_rank_link_settle.
- */
+ * ignored. Bytes that go must not be touched before ab_rank_link_settle. */
 AB_MUST_CHECK ab_status ab_rank_link_begin(const ab_link_part part[], int ranks, int64_t *ticket);
 
 /* Begins a library's own sum over ranks, in place: the device's, else MPI's in fp32. */
 AB_MUST_CHECK ab_status ab_rank_link_begin_sum(const ab_device_sum *what, int64_t *ticket);
 
-/* Returns when all bytes of what was begun with this ticket, and before it, are there. */
+/* Returns when all bytes of what was begun with this ticket, and before it, are there: ab_rank_link_received.
+ */
 AB_MUST_CHECK ab_status ab_rank_link_wait(int64_t ticket);
 
-/* Returns when the other ranks have read what this one sent with this ticket, and before it. The caller has
- * waited for the ticket; 0: nothing was sent. */
+/* What a rank sent with a ticket that was waited for, and was to be received at this byte: there, or still in
+ * the other rank's memory. Valid until the next call that waits, at most until ab_rank_link_release. */
+const unsigned char *ab_rank_link_received(int64_t ticket, int from, size_t at);
+
+/* What came with this ticket, and before it, is not needed any more. The caller has waited for the ticket. */
+void ab_rank_link_release(int64_t ticket);
+
+/* Returns when the other ranks have released what this one sent with this ticket, and before it. The caller
+ * has waited for the ticket; 0: nothing was sent. */
 void ab_rank_link_settle(int64_t ticket);
 
 /* `bytes` bytes of every rank, in the order of the ranks; valid until the shared memory is used again. All

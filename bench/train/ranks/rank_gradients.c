@@ -3,16 +3,31 @@
 #include "bench/train/ranks/rank_gradients.h"
 
 #include "kernels/core/parallel.h"
+#include "kernels/format/convert.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BLOCK = 1024 };
 
 static ab_tensor *tensor_of(const ab_rank_gradients *g, int item) { return g->tensor[item]; }
 
 static bool reduces_every_batch(const ab_rank_recipe *ranks, int64_t micro_batches) {
-    return ranks->every != AB_REDUCE_STEP && micro_batches > 1;
+    const bool once = ranks->every == AB_REDUCE_STEP || ranks->every == AB_REDUCE_STEP_IN_WIRE;
+    return !once && micro_batches > 1;
+}
+
+static bool adds_in_wire(const ab_rank_recipe *ranks, int64_t micro_batches) {
+    return ranks->every == AB_REDUCE_STEP_IN_WIRE && micro_batches > 1;
+}
+
+bool ab_rank_gradients_in_wire(const ab_rank_gradients *g) {
+    return g->recipe && adds_in_wire(g->recipe, g->gradients->position->micro_batches);
+}
+
+bool ab_rank_batches_are_apart(const ab_rank_recipe *ranks) {
+    return ranks->every == AB_REDUCE_MICRO_BATCH || ranks->every == AB_REDUCE_STEP_IN_WIRE;
 }
 
 bool ab_rank_gradients_every_batch(const ab_rank_gradients *g) {
@@ -26,7 +41,8 @@ bool ab_rank_gradients_end_step(const ab_rank_gradients *g) {
 
 ab_reduction ab_rank_reduction_of(const ab_rank_gradients *g, int item) {
     ab_reduction reduction = g->recipe->reduction;
-    if (!reduction.wire) reduction.wire = tensor_of(g, item)->format;
+    const ab_tensor *own = ab_rank_gradients_in_wire(g) ? g->fresh[item] : tensor_of(g, item);
+    if (!reduction.wire) reduction.wire = own->format;
     return reduction;
 }
 
@@ -36,9 +52,12 @@ static void find_tensors(ab_rank_gradients *g) {
     const ab_cell_memory *memory = g->gradients->memory;
     const ab_trained_params *trained = g->gradients->trained;
     for (int i = 0; i < trained->count; i++) g->tensor[i] = g->gradients->item[i].from;
-    for (int p = 0; p < memory->plan->params && ab_rank_gradients_every_batch(g); p++)
-        if (trained->place[p] >= 0)
-            g->tensor[trained->place[p]] = &memory->tensor[memory->plan->param[p].grad];
+    for (int p = 0; p < memory->plan->params; p++) {
+        const int item = trained->place[p];
+        if (item < 0) continue;
+        g->fresh[item] = &memory->tensor[memory->plan->param[p].grad];
+        if (ab_rank_gradients_every_batch(g)) g->tensor[item] = g->fresh[item];
+    }
 }
 
 static int64_t list(ab_rank_gradients *g) {
@@ -63,6 +82,11 @@ static ab_status take(ab_rank_gradients *g, int64_t bytes, void **block) {
     return *block ? AB_OK : ab_fail(AB_NO_MEMORY, "out of memory");
 }
 
+/* Sums in the wire format of simulated ranks are where they are sent from. */
+static bool keeps_sums(const ab_rank_recipe *ranks, int64_t micro_batches, bool processes) {
+    return reduces_every_batch(ranks, micro_batches) || (processes && adds_in_wire(ranks, micro_batches));
+}
+
 ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *recipe,
                                  const ab_gradients *gradients) {
     if (recipe->count < 2) return AB_OK;
@@ -71,20 +95,24 @@ ab_status ab_rank_gradients_init(ab_rank_gradients *g, const ab_rank_recipe *rec
     g->first = calloc((size_t)gradients->trained->count + 1, sizeof *g->first);
     g->loss = calloc(batches + 1, sizeof *g->loss);
     g->tensor = calloc((size_t)gradients->trained->count + 1, sizeof(ab_tensor *));
-    if (!g->first || !g->loss || !g->tensor) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
-    g->count = g->stride = list(g);
-    if (ab_rank_link_is_open()) {
+    g->fresh = calloc((size_t)gradients->trained->count + 1, sizeof(ab_tensor *));
+    if (!g->first || !g->loss || !g->tensor || !g->fresh) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    g->count = list(g);
+    g->row = calloc((size_t)recipe->count, sizeof *g->row);
+    if (!g->row) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    const bool simulated = !ab_rank_link_is_open();
+    if (!simulated) {
         AB_TRY(ab_rank_exchange_init(g));
     } else {
         g->count_of = calloc((size_t)gradients->trained->count + 1, sizeof *g->count_of);
         if (!g->count_of) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     }
     void *value = NULL, *sum = NULL, *kept = NULL;
-    ab_status status = take(g, value_bytes(g->stride, recipe->count), &value);
+    ab_status status = simulated ? take(g, value_bytes(g->count, recipe->count), &value) : AB_OK;
     g->value = value;
     if (status == AB_OK) status = take(g, value_bytes(g->count, 1), &sum);
     g->sum = sum;
-    if (status == AB_OK && ab_rank_gradients_every_batch(g))
+    if (status == AB_OK && keeps_sums(recipe, gradients->position->micro_batches, !simulated))
         status = take(g, value_bytes(g->count, 1), &kept);
     g->kept = kept;
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--ranks %lld", (long long)recipe->count);
@@ -97,11 +125,10 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
     for (int p = 0; p < plan->params; p++)
         if (plan->param[p].grad != AB_NONE)
             count += ab_shape_count(&ab_params_spec(plan, &plan->param[p])->shape);
-    const int64_t processes = ab_rank_place_get().ranks; /* each may keep a share of the others' gradients */
-    const bool shares = processes > 0 && ab_rank_shares(count, processes, recipe->ranks.bucket_bytes);
-    const int64_t kept = shares ? (count + processes - 1) / processes : count;
-    const int64_t own = reduces_every_batch(&recipe->ranks, recipe->micro_batches) ? 2 : 1;
-    return ab_mem_rounded(value_bytes(kept, ranks)) + own * ab_mem_rounded(value_bytes(count, 1));
+    const bool processes = ab_rank_place_get().ranks > 0;
+    const int64_t own = keeps_sums(&recipe->ranks, recipe->micro_batches, processes) ? 2 : 1;
+    const int64_t values = processes ? 0 : ab_mem_rounded(value_bytes(count, ranks));
+    return values + own * ab_mem_rounded(value_bytes(count, 1));
 }
 
 void ab_rank_gradients_fini(ab_rank_gradients *g) {
@@ -114,7 +141,9 @@ void ab_rank_gradients_fini(ab_rank_gradients *g) {
     free(g->exact);
     free(g->finite);
     free(g->first);
+    free(g->row);
     free(g->tensor);
+    free(g->fresh);
     free(g->loss);
     ab_rank_layout_fini(&g->layout);
     *g = (ab_rank_gradients){.value = NULL};
@@ -154,9 +183,25 @@ static void count_overflows(ab_rank_gradients *g, int item) {
         if (isfinite(g->sum[k])) continue;
         int64_t finite = 0;
         const float *sent = g->value + g->first[item] + k;
-        while (finite < ranks && isfinite(sent[finite * g->stride])) finite++;
+        while (finite < ranks && isfinite(sent[finite * g->count])) finite++;
         g->count_of[item].overflowed += finite == ranks;
     }
+}
+
+/* FSDP2's unsharded_accumulated_grad: in reduce_dtype, to which the first gradient is cast, and later ones
+ * are added as they are. */
+ab_status ab_rank_gradients_add(ab_rank_gradients *g, int64_t rank) {
+    static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+    float *sums = g->kept ? g->kept : g->value + rank * g->count;
+    const bool first = g->gradients->position->micro == 0;
+    for (int i = 0; i < g->gradients->trained->count; i++) {
+        const int64_t n = ab_tensor_count(g->fresh[i]);
+        float *sum = sums + g->first[i];
+        AB_TRY(ab_tensor_read(g->fresh[i], g->sum));
+        for (int64_t k = 0; k < n; k++) sum[k] = first ? g->sum[k] : sum[k] + g->sum[k];
+        ab_round_array(sum, ab_rank_reduction_of(g, i).wire, &nearest, n);
+    }
+    return AB_OK;
 }
 
 ab_status ab_rank_gradients_keep(ab_rank_gradients *g, int64_t rank) {
@@ -164,9 +209,13 @@ ab_status ab_rank_gradients_keep(ab_rank_gradients *g, int64_t rank) {
     if (g->counts && rank == 0) AB_TRY(start_counting(g));
     for (int i = 0; i < g->gradients->trained->count; i++) {
         const ab_reduction reduction = ab_rank_reduction_of(g, i);
-        float *to = g->value + rank * g->stride + g->first[i];
-        AB_TRY(ab_tensor_read(tensor_of(g, i), g->sum));
-        ab_reduce_send(&reduction, g->recipe->count, g->sum, to, ab_tensor_count(tensor_of(g, i)));
+        float *to = g->value + rank * g->count + g->first[i];
+        const int64_t n = ab_tensor_count(tensor_of(g, i));
+        if (ab_rank_gradients_in_wire(g))
+            memcpy(g->sum, to, (size_t)n * sizeof *to);
+        else
+            AB_TRY(ab_tensor_read(tensor_of(g, i), g->sum));
+        ab_reduce_send(&reduction, g->recipe->count, g->sum, to, n);
         if (g->counts) count_sent(g, i, g->sum, to);
     }
     return AB_OK;
@@ -174,49 +223,53 @@ ab_status ab_rank_gradients_keep(ab_rank_gradients *g, int64_t rank) {
 
 /* ---- reduction ------------------------------------------------------------------------------- */
 
-/* A part of one gradient, by blocks. */
+/* A part of one gradient, by blocks, each in memory of its thread: sums, what the scheme needs, and
+ * contributions that are not sent in fp32. */
 typedef struct work {
-    const ab_rank_gradients *ranks;
+    const ab_rank_part *part;
     ab_reduction reduction;
-    int64_t first, count, bucket; /* elements; of a bucket */
-    const float *value;           /* element `first` of rank 0 */
-    float *sum;                   /* [count] */
-    float *scratch;               /* [threads][scratch_each] */
-    int64_t scratch_each;
-    const float **row; /* [threads][2 x ranks] */
+    int64_t ranks, bucket; /* bucket: elements */
+    float *scratch;        /* [threads][each] */
+    int64_t each, scheme;  /* floats: of a thread; of them, the scheme's */
+    const float **row;     /* [threads][2 x ranks] */
 } work;
+
+static bool is_read_in_place(const ab_rank_part *part) { return part->sent == &ab_format_fp32; }
+
+/* [BLOCK] of rank r from element `at` of the part on; `wide`: of this thread. */
+static const float *contribution(const work *w, int64_t r, int64_t at, int64_t n, float *wide) {
+    const unsigned char *sent = w->part->row[r] + at * w->part->sent->storage_bytes;
+    if (is_read_in_place(w->part)) return (const float *)(const void *)sent;
+    ab_widen(wide + r * BLOCK, sent, w->part->sent, n);
+    return wide + r * BLOCK;
+}
 
 static void reduce_block(void *argument, int64_t index, int thread) {
     const work *w = argument;
-    const int64_t ranks = w->ranks->recipe->count, at = index * BLOCK, left = w->count - at;
-    const float **row = w->row + thread * 2 * ranks;
-    for (int64_t r = 0; r < ranks; r++) row[r] = w->value + r * w->ranks->stride + at;
-    const ab_reduce_block block = {.row = row,
-                                   .ranks = ranks,
-                                   .n = left < BLOCK ? left : BLOCK,
-                                   .sum = w->sum + at,
-                                   .scratch = w->scratch + thread * w->scratch_each};
-    ab_reduce_range(&w->reduction, &block, w->first + at, w->bucket, row + ranks);
-    ab_reduce_finish(&w->reduction, ranks, block.sum, block.n);
+    const ab_rank_part *part = w->part;
+    const int64_t at = index * BLOCK, left = part->count - at, n = left < BLOCK ? left : BLOCK;
+    const float **row = w->row + thread * 2 * w->ranks;
+    float *sum = w->scratch + thread * w->each, *scheme = sum + BLOCK, *wide = scheme + w->scheme;
+    for (int64_t r = 0; r < w->ranks; r++) row[r] = contribution(w, r, at, n, wide);
+    const ab_reduce_block block = {.row = row, .ranks = w->ranks, .n = n, .sum = sum, .scratch = scheme};
+    ab_reduce_range(&w->reduction, &block, part->from + at, w->bucket, row + w->ranks);
+    ab_reduce_finish(&w->reduction, w->ranks, sum, n);
+    ab_narrow(part->means + at * (int64_t)ab_format_bytes(part->result, 1), part->result, sum, n);
 }
 
-ab_status ab_rank_reduce_part(const ab_rank_gradients *g, int item, int64_t from, int64_t count,
-                              const float *row, float *sum) {
-    const size_t threads = (size_t)ab_parallel_threads(), ranks = (size_t)g->recipe->count;
-    const int64_t each = ab_reduce_scratch(&g->recipe->reduction, g->recipe->count, BLOCK);
-    work w = {.ranks = g,
-              .reduction = ab_rank_reduction_of(g, item),
-              .first = from,
-              .count = count,
-              .value = row,
-              .sum = sum,
-              .scratch = malloc((threads * (size_t)each + 1) * sizeof(float)),
-              .scratch_each = each,
-              .row = malloc(threads * 2 * ranks * sizeof(float *))};
+ab_status ab_rank_reduce_part(const ab_rank_gradients *g, const ab_rank_part *part) {
+    const int64_t ranks = g->recipe->count, threads = ab_parallel_threads();
+    work w = {.part = part,
+              .reduction = ab_rank_reduction_of(g, part->item),
+              .ranks = ranks,
+              .scheme = ab_reduce_scratch(&g->recipe->reduction, ranks, BLOCK)};
     ab_status status = AB_OK;
     w.bucket = ab_reduce_bucket(&w.reduction, g->recipe->bucket_bytes);
+    w.each = BLOCK + w.scheme + (is_read_in_place(part) ? 0 : ranks * BLOCK);
+    w.scratch = malloc((size_t)(threads * w.each) * sizeof(float));
+    w.row = malloc((size_t)(threads * 2 * ranks) * sizeof(float *));
     if (w.scratch && w.row)
-        ab_parallel_for((count + BLOCK - 1) / BLOCK, reduce_block, &w);
+        ab_parallel_for((part->count + BLOCK - 1) / BLOCK, reduce_block, &w);
     else
         status = ab_fail(AB_NO_MEMORY, "cell: out of memory");
     free(w.scratch);
@@ -224,15 +277,27 @@ ab_status ab_rank_reduce_part(const ab_rank_gradients *g, int item, int64_t from
     return status;
 }
 
+/* The kept contributions of simulated ranks into g->sum. */
+static ab_status reduce_kept(const ab_rank_gradients *g, int item) {
+    const ab_rank_part part = {.item = item,
+                               .from = g->first[item],
+                               .count = ab_tensor_count(tensor_of(g, item)),
+                               .row = g->row,
+                               .sent = &ab_format_fp32,
+                               .result = &ab_format_fp32,
+                               .means = (unsigned char *)g->sum};
+    for (int64_t r = 0; r < g->recipe->count; r++)
+        g->row[r] = (const unsigned char *)(g->value + r * g->count + g->first[item]);
+    return ab_rank_reduce_part(g, &part);
+}
+
 ab_status ab_rank_gradients_reduce(ab_rank_gradients *g) {
     if (g->layout.ranks > 0) return ab_rank_exchange_reduce(g);
     for (int i = 0; i < g->gradients->trained->count; i++) {
-        ab_tensor *tensor = tensor_of(g, i);
-        AB_TRY(
-            ab_rank_reduce_part(g, i, g->first[i], ab_tensor_count(tensor), g->value + g->first[i], g->sum));
+        AB_TRY(reduce_kept(g, i));
         if (g->counts) count_results(g, i);
         if (g->noted && !g->counts) count_overflows(g, i);
-        AB_TRY(ab_tensor_write(tensor, g->sum));
+        AB_TRY(ab_tensor_write(tensor_of(g, i), g->sum));
     }
     g->counted_steps += g->counts && ab_rank_gradients_end_step(g);
     return AB_OK;

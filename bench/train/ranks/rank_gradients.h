@@ -35,8 +35,10 @@ typedef struct ab_rank_bucket {
 
 enum { AB_RANK_BUCKETS = 32 };
 
-/* Where things are in the memory of the link: notes of all ranks; this rank's gradients as they are sent,
- * later the means; contributions of all ranks to this rank's shares. Gradients begin at multiples of 64. */
+/* Where things are in the memory of the link: notes of all ranks; this rank's gradients as they are sent, in
+ * which its share becomes the means; both twice, for reductions in turn, so that no rank waits until the
+ * others have read the last one's; contributions of other ranks to this rank's shares, where they are not
+ * read in the memory of those. Gradients begin at multiples of 64. */
 typedef struct ab_rank_layout {
     int rank, ranks;   /* ranks 0: simulated */
     size_t *byte;      /* [items]: of each gradient, from `own` on; owned */
@@ -44,9 +46,11 @@ typedef struct ab_rank_layout {
     int buckets, sent; /* sent: in the current step */
     bool shares;       /* each rank adds a share; else each adds all */
     ab_rank_bucket bucket[AB_RANK_BUCKETS];
-    ab_rank_share *share;  /* [buckets][ranks]; owned */
-    int64_t ticket, ended; /* of the notes; of the last transfer of the last step */
-    size_t note_bytes, own, others, other_bytes, bytes;
+    ab_rank_share *share; /* [buckets][ranks]; owned */
+    int turn;             /* 0 or 1: which of both halves is in use */
+    int64_t ticket, last; /* of the notes; of the transfer that was begun last */
+    int64_t ended[2];     /* of the last transfer of the last reduction in each half */
+    size_t note_bytes, notes, own, half, others, other_bytes, bytes;
 } ab_rank_layout;
 
 /* Parts of a reduction over processes. */
@@ -61,10 +65,16 @@ typedef enum ab_traffic_op {
     AB_TRAFFIC_OPS
 } ab_traffic_op;
 
-/* Of this process, over the steps after the first one. */
+/* Of this process, over the steps after the first one: ns of time and of processor time, bytes that were sent
+ * to others, how often it was blocked (voluntary context switches). */
+typedef struct ab_rank_use {
+    int64_t ns, processor_ns, blocked;
+} ab_rank_use;
+
 typedef struct ab_rank_traffic {
-    int64_t since, elapsed; /* ns: when the first step's reduction ended; from then to the last one's end */
-    int64_t steps, ns[AB_TRAFFIC_OPS], bytes[AB_TRAFFIC_OPS]; /* bytes that were sent to others */
+    ab_rank_use since, whole; /* when the first step's reduction ended; from then to the last one's end */
+    ab_rank_use op[AB_TRAFFIC_OPS]; /* without `blocked` */
+    int64_t steps, bytes[AB_TRAFFIC_OPS];
     int64_t overlapped; /* bytes that were on their way while the backward pass went on */
 } ab_rank_traffic;
 
@@ -72,14 +82,17 @@ typedef struct ab_rank_gradients {
     const ab_rank_recipe *recipe;  /* borrowed */
     const ab_gradients *gradients; /* borrowed */
     ab_tensor **tensor;            /* [items]: that are sent and get the means; owned */
-    float *value;                  /* [ranks][stride]: as sent, in reverse order of the parameters */
-    float *sum;                    /* [count] */
-    float *kept;            /* [count]: between the reductions of a step, what has accumulated; NULL: one
-                               reduction a step. All three are memory of the cell, among the gradients */
-    bool owned;             /* these three are, not the cell's: its memory is a device's */
-    int64_t *first;         /* [items]: element of the flat gradient where each begins; owned */
-    int64_t count, stride;  /* elements of all gradients; of one rank's row of `value` */
-    double *loss;           /* [ranks][micro-batches], for the mean; owned */
+    ab_tensor **fresh;             /* [items]: that the backward pass writes; owned */
+    float *value; /* [ranks][count]: as sent, in reverse order of the parameters; NULL: ranks are processes */
+    float *sum;   /* [count] */
+    float *kept;  /* [count]: between the reductions of a step, or the passes of a process, what has
+                     accumulated; NULL: one reduction a step of one pass. All three are memory of the cell,
+                     among the gradients */
+    bool owned;   /* these three are, not the cell's: its memory is a device's */
+    int64_t *first;            /* [items]: element of the flat gradient where each begins; owned */
+    int64_t count;             /* elements of all gradients */
+    const unsigned char **row; /* [ranks]: for ab_rank_part; owned */
+    double *loss;              /* [ranks][micro-batches], for the mean; owned */
     int64_t correct, score; /* rows of logits: right ones, all; of this process, after reduce of all ranks */
     ab_rank_layout layout;
     ab_rank_traffic traffic; /* of processes */
@@ -103,6 +116,15 @@ int64_t ab_rank_gradients_bytes(const ab_plan *plan, const ab_recipe *recipe, ab
 
 /* Call during the last backward pass of a rank that is a process, after each node: sends what is complete. */
 AB_MUST_CHECK ab_status ab_rank_gradients_passed(ab_rank_gradients *ranks, int node);
+
+/* Whether each micro-batch's gradient is computed by itself. */
+bool ab_rank_batches_are_apart(const ab_rank_recipe *recipe);
+
+/* Whether the gradients of micro-batches are added in the format of the wire: by ab_rank_gradients_add. */
+bool ab_rank_gradients_in_wire(const ab_rank_gradients *ranks);
+
+/* Call after each backward pass of a rank if so. */
+AB_MUST_CHECK ab_status ab_rank_gradients_add(ab_rank_gradients *ranks, int64_t rank);
 
 /* Whether every micro-batch's backward pass is followed by a reduction. */
 bool ab_rank_gradients_every_batch(const ab_rank_gradients *ranks);
@@ -129,10 +151,17 @@ AB_MUST_CHECK ab_status ab_rank_gradients_accumulate(ab_rank_gradients *ranks);
 /* The reduction of one gradient: "as-is" is its own format. */
 ab_reduction ab_rank_reduction_of(const ab_rank_gradients *ranks, int item);
 
-/* Reduces elements [from, from + count) of the flat gradient, all of gradient `item`. row: of rank 0, element
- * `from`; the other ranks' rows follow at ranks->stride. */
-AB_MUST_CHECK ab_status ab_rank_reduce_part(const ab_rank_gradients *ranks, int item, int64_t from,
-                                            int64_t count, const float *row, float *sum);
+/* What is reduced at once: elements [from, from + count) of the flat gradient, all of gradient `item`. */
+typedef struct ab_rank_part {
+    int item;
+    int64_t from, count;
+    const unsigned char *const *row; /* [ranks]: each rank's contributions */
+    const ab_format *sent, *result;  /* formats of contributions and means */
+    unsigned char *means;            /* may be a row */
+} ab_rank_part;
+
+/* Sums and divides a part. AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_rank_reduce_part(const ab_rank_gradients *ranks, const ab_rank_part *part);
 
 /* The format that contributions are sent in: schemes that add wide ones send fp32. */
 const ab_format *ab_rank_sent_format(const ab_rank_gradients *ranks, int item);
@@ -142,13 +171,10 @@ AB_MUST_CHECK ab_status ab_rank_layout_init(ab_rank_gradients *ranks, size_t not
 void ab_rank_layout_fini(ab_rank_layout *layout);
 /* The byte of an element of the flat gradient, from `own` on. */
 size_t ab_rank_byte_of(const ab_rank_gradients *ranks, int64_t element);
-/* Where rank r's contributions to this rank's share of a bucket are: aligned as they were at r. */
+/* Where rank r's contributions to this rank's share of a bucket are to be received: aligned as at r. */
 size_t ab_rank_contribution_of(const ab_rank_layout *layout, const ab_rank_bucket *bucket, int r);
-/* Where this rank's means are to be: in place of its contributions to its own share, which nobody reads;
- * beside them if all ranks read them. */
-size_t ab_rank_means_of(const ab_rank_layout *layout, const ab_rank_bucket *bucket);
-/* Whether ranks add shares of the gradients: of large ones, in many buckets or of many ranks. */
-bool ab_rank_shares(int64_t count, int64_t ranks, double bucket_bytes);
+/* Goes on to the other half of the memory. */
+void ab_rank_layout_turn(ab_rank_layout *layout);
 
 /* Over processes (exchange.c). */
 AB_MUST_CHECK ab_status ab_rank_exchange_init(ab_rank_gradients *ranks);

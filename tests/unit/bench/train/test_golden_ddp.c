@@ -141,7 +141,7 @@ static void losses_are_those_of_torch_on_gloo(void **state) {
         if (far > limit) fail_msg("%s: not what torch computed", ab_json_text(trace, "name", ""));
         traces++;
     }
-    assert_int_equal(traces, 54);
+    assert_int_equal(traces, 58);
 }
 
 /* ---- mistakes that must be found --------------------------------------------------------------- */
@@ -193,6 +193,16 @@ static void a_division_that_is_missing_or_made_twice_is_found(void **state) {
     assert_found(&(mistake){.times = 0.25}, is_of_four, 10, 17);
 }
 
+static bool adds_in_wire(const cJSON *trace) {
+    return is_of_two(trace) && strcmp(ab_json_text(trace, "every", ""), "step-in-wire") == 0;
+}
+
+static void sums_of_micro_batches_in_another_format_are_found(void **state) {
+    (void)state;
+    assert_found(&(mistake){.every = "step"}, adds_in_wire, 1, 2);
+    assert_found(&(mistake){.every = "micro-batch"}, adds_in_wire, 1, 2);
+}
+
 /* Where a power of two divides neither overflows nor becomes subnormal, both have the same bits. */
 static const char *division; /* of the traces at the ends of fp16's range */
 static bool divides_so(const cJSON *trace) {
@@ -215,6 +225,7 @@ int main(void) {
         cmocka_unit_test(another_wire_format_is_found),
         cmocka_unit_test(another_number_of_ranks_is_found),
         cmocka_unit_test(a_division_that_is_missing_or_made_twice_is_found),
+        cmocka_unit_test(sums_of_micro_batches_in_another_format_are_found),
         cmocka_unit_test(a_division_before_the_sum_in_place_of_one_after_it_is_found),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,6 +1,6 @@
 /* Ranks of one machine exchange through shared memory: every byte arrives, however far one rank is ahead of
- * another, however memory grows, and when workers follow each other; what does not fit is an error; a rank
- * that waits is blocked, not polling. */
+ * another, however memory grows, when small exchanges come in between, and when workers follow each other;
+ * what does not fit is an error; a rank that waits is blocked, not polling. */
 #define _GNU_SOURCE
 #include "bench/train/ranks/link.h"
 
@@ -107,30 +107,59 @@ static int64_t begin_part(unsigned char *memory, int rank, int step, int part) {
     return ab_rank_link_begin(parts, RANKS, &ticket) == AB_OK ? ticket : -1;
 }
 
-static bool has_arrived(const unsigned char *memory, int rank, int step, int part) {
-    for (int r = 0; r < RANKS; r++)
-        for (size_t i = 0; r != rank && i < bytes_of(r, rank, step, part); i++)
-            if (memory[place(PARTS + part, r) + i] != byte_of(r, rank, step, part, i)) return false;
+static bool has_arrived(int64_t ticket, int rank, int step, int part) {
+    for (int r = 0; r < RANKS; r++) {
+        if (r == rank || bytes_of(r, rank, step, part) == 0) continue;
+        const unsigned char *got = ab_rank_link_received(ticket, r, place(PARTS + part, r));
+        for (size_t i = 0; i < bytes_of(r, rank, step, part); i++)
+            if (got[i] != byte_of(r, rank, step, part, i)) return false;
+    }
     return true;
 }
 
-/* Several exchanges on their way at once; a small one in between, as batch norms make it. */
+/* What this rank sends has been left alone. */
+static bool is_untouched(const unsigned char *memory, int rank, int step, int part) {
+    for (int r = 0; r < RANKS; r++)
+        for (size_t i = 0; r != rank && i < bytes_of(rank, r, step, part); i++)
+            if (memory[place(part, r) + i] != byte_of(rank, r, step, part, i)) return false;
+    return true;
+}
+
+/* Small exchanges while others are on their way, as batch norms make them. */
+static bool gathers_all(int rank, int step) {
+    for (int k = 0; k < step % 3; k++) {
+        const size_t n = (size_t)(step % 8 + 1);
+        unsigned char mine[8];
+        const unsigned char *all;
+        memset(mine, rank + step + k, sizeof mine);
+        if (ab_rank_link_gather(mine, n, &all) != AB_OK) return false;
+        for (int r = 0; r < RANKS; r++)
+            for (size_t i = 0; i < n; i++)
+                if (all[(size_t)r * n + i] != (unsigned char)(r + step + k)) return false;
+    }
+    return true;
+}
+
+/* Several exchanges on their way at once, with small ones in between or without. */
 static int one_step(int rank, int step, int64_t *last) {
     const size_t bytes = place(2 * PARTS, 0) + (size_t)step * 100; /* grows */
     int64_t ticket[PARTS];
-    unsigned char *memory, mine[8] = {(unsigned char)(rank + step)};
-    const unsigned char *all;
+    unsigned char *memory;
     bool decision = rank == 0 && step % 3 == 0;
     ab_rank_link_settle(*last);
-    if (ab_rank_link_memory(bytes, &memory) != AB_OK) return 1;
-    for (int part = 0; part < PARTS; part++) ticket[part] = begin_part(memory, rank, step, part);
-    if (ab_rank_link_gather(mine, (size_t)(step % 8 + 1), &all) != AB_OK) return 2;
-    for (int r = 0; r < RANKS; r++)
-        if (all[r * (step % 8 + 1)] != (unsigned char)(r + step)) return 3;
-    if (ab_rank_link_memory(bytes, &memory) != AB_OK) return 4;
-    for (int part = 0; part < PARTS; part++)
-        if (ab_rank_link_wait(ticket[part]) != AB_OK || !has_arrived(memory, rank, step, part)) return 5;
-    if (ab_rank_link_agree(&decision) != AB_OK || decision != (step % 3 == 0)) return 6;
+    for (int part = 0; part < PARTS; part++) {
+        if (ab_rank_link_memory(bytes, &memory) != AB_OK) return 1;
+        ticket[part] = begin_part(memory, rank, step, part);
+        if (part == PARTS / 2 && !gathers_all(rank, step)) return 2;
+    }
+    if (ab_rank_link_memory(bytes, &memory) != AB_OK) return 3;
+    for (int part = 0; part < PARTS; part++) {
+        if (ab_rank_link_wait(ticket[part]) != AB_OK || !has_arrived(ticket[part], rank, step, part))
+            return 4;
+        if (!is_untouched(memory, rank, step, part)) return 5;
+    }
+    ab_rank_link_release(ticket[PARTS - 1]);
+    if (step % 4 != 0 && (ab_rank_link_agree(&decision) != AB_OK || decision != (step % 3 == 0))) return 6;
     *last = ticket[PARTS - 1];
     return 0;
 }

@@ -109,35 +109,56 @@ static void narrow_fp64(void *dst, const float *src, int64_t n) {
     for (int64_t i = 0; i < n; i++) values[i] = (double)src[i];
 }
 
-static const struct {
-    const ab_format *format;
+typedef struct stored_format {
+    const ab_format *format; /* NULL: without a storage type */
     void (*widen)(float *dst, const void *src, int64_t n);
-    void (*narrow)(void *dst, const float *src, int64_t n);
-} stored[] = {
-    {&ab_format_fp32, widen_fp32, narrow_fp32},
-    {&ab_format_fp16, widen_fp16, narrow_fp16},
-    {&ab_format_bf16, widen_bf16, narrow_bf16},
-    {&ab_format_fp64, widen_fp64, narrow_fp64},
-};
+    void (*narrow)(void *dst, const float *src, int64_t n); /* NULL: copied and rounded */
+} stored_format;
 
-void ab_widen(float *dst, const void *src, const ab_format *format, int64_t n) {
-    for (size_t i = 0; i < AB_COUNT_OF(stored); i++) {
-        if (stored[i].format != format) continue;
-        stored[i].widen(dst, src, n);
-        return;
-    }
-    copy_fp32(dst, src, n);
+static const stored_format *stored_of(const ab_format *format) {
+    static const stored_format stored[] = {{&ab_format_fp32, widen_fp32, narrow_fp32},
+                                           {&ab_format_fp16, widen_fp16, narrow_fp16},
+                                           {&ab_format_bf16, widen_bf16, narrow_bf16},
+                                           {&ab_format_fp64, widen_fp64, narrow_fp64},
+                                           {NULL, widen_fp32, NULL}};
+    size_t i = 0;
+    while (stored[i].format && stored[i].format != format) i++;
+    return &stored[i];
 }
 
-void ab_narrow(void *dst, const ab_format *format, const float *src, int64_t n) {
+static void narrow_to(const stored_format *stored, void *dst, const ab_format *format, const float *src,
+                      int64_t n) {
     static const ab_rounding rne = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
-    for (size_t i = 0; i < AB_COUNT_OF(stored); i++) {
-        if (stored[i].format != format) continue;
-        stored[i].narrow(dst, src, n);
+    if (stored->narrow) {
+        stored->narrow(dst, src, n);
         return;
     }
     copy_fp32(dst, src, n);
     ab_round_array(dst, format, &rne, n);
+}
+
+void ab_widen(float *dst, const void *src, const ab_format *format, int64_t n) {
+    stored_of(format)->widen(dst, src, n);
+}
+
+void ab_narrow(void *dst, const ab_format *format, const float *src, int64_t n) {
+    narrow_to(stored_of(format), dst, format, src, n);
+}
+
+void ab_widen_rows(float *dst, const void *src, const ab_format *format, int64_t rows, int64_t width,
+                   int64_t step) {
+    const stored_format *stored = stored_of(format);
+    const size_t bytes = ab_format_bytes(format, step);
+    for (int64_t row = 0; row < rows; row++)
+        stored->widen(dst + row * width, (const char *)src + (size_t)row * bytes, width);
+}
+
+void ab_narrow_rows(void *dst, const ab_format *format, const float *src, int64_t rows, int64_t width,
+                    int64_t step) {
+    const stored_format *stored = stored_of(format);
+    const size_t bytes = ab_format_bytes(format, step);
+    for (int64_t row = 0; row < rows; row++)
+        narrow_to(stored, (char *)dst + (size_t)row * bytes, format, src + row * width, width);
 }
 
 /* ---- any format ------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 
 #include "kernels/core/log.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ static const char *const names[] = {"plain", "avx2", "avx512", "avx512bitalg"}; 
 
 static once_flag once = ONCE_FLAG_INIT;
 static ab_isa best, in_force;
+static atomic_bool known; /* spares kernels, which ask at every call, that of call_once */
 
 #if defined(__x86_64__)
 /* __builtin_cpu_supports also checks that the operating system saves the registers. clang 14 does not
@@ -56,7 +58,10 @@ static void initialise(void) {
 }
 
 ab_isa ab_isa_get(void) {
-    call_once(&once, initialise);
+    if (!atomic_load_explicit(&known, memory_order_acquire)) {
+        call_once(&once, initialise);
+        atomic_store_explicit(&known, true, memory_order_release);
+    }
     return in_force;
 }
 

@@ -34,6 +34,11 @@ static void affine(float *out, const float *a, float factor, float shift, int64_
     for (int64_t i = 0; i < n; i++) out[i] = a[i] * factor + shift;
 }
 
+static void scale_wide(float *out, const float *a, double factor, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = (float)((double)a[i] * factor);
+}
+
 static void add_scaled(float *sum, const float *a, float factor, int64_t n) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) sum[i] += factor * a[i];
@@ -92,6 +97,19 @@ static double row_sum(const float *x, int64_t count) {
     double total = 0.0;
     SUM_ROW(total, count, vec_load(x + at, n));
     return total;
+}
+
+static double row_sum_wide(const float *x, int64_t count) {
+    double lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+#pragma omp simd
+        for (int k = 0; k < LANES; k++) lane[k] += (double)x[i + k];
+    }
+    for (; i < count; i++) lane[i % LANES] += (double)x[i];
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int k = 0; k < width; k++) lane[k] += lane[k + width];
+    return lane[0];
 }
 
 static double row_dot(const float *a, const float *b, int64_t count) {
@@ -326,9 +344,11 @@ const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX) = {.exp = exp_map,
                                                         .gelu_tanh = gelu_tanh,
                                                         .gelu_tanh_backward = gelu_tanh_backward,
                                                         .affine = affine,
+                                                        .scale_wide = scale_wide,
                                                         .add_scaled = add_scaled,
                                                         .row_max = row_max,
                                                         .row_sum = row_sum,
+                                                        .row_sum_wide = row_sum_wide,
                                                         .row_dot = row_dot,
                                                         .exp_shifted = exp_shifted,
                                                         .exp_sum = exp_sum,

@@ -45,12 +45,15 @@ typedef struct ab_vec_math {
 
     /* out = a * factor + shift */
     void (*affine)(float *out, const float *a, float factor, float shift, int64_t n);
+    /* out = a * factor in double, rounded once */
+    void (*scale_wide)(float *out, const float *a, double factor, int64_t n);
     /* sum[i] += factor * a[i] */
     void (*add_scaled)(float *sum, const float *a, float factor, int64_t n);
 
     /* One row of n values. */
     float (*row_max)(const float *x, int64_t n); /* ignores NaN; -inf if there is no other value */
     double (*row_sum)(const float *x, int64_t n);
+    double (*row_sum_wide)(const float *x, int64_t n); /* 16 lanes in double */
     double (*row_dot)(const float *a, const float *b, int64_t n);
     /* out = exp(x - shift); out may be x */
     void (*exp_shifted)(float *out, const float *x, float shift, int64_t n);

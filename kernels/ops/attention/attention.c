@@ -6,6 +6,7 @@
 #include "kernels/ops/attention/attention.h"
 
 #include "kernels/core/elementary64.h"
+#include "kernels/format/convert.h"
 #include "kernels/ops/blocks.h"
 
 #include <math.h>
@@ -99,8 +100,7 @@ static int64_t first_of(const ab_heads *h, int64_t batch, int64_t number) {
 static matrix read_head(const ab_heads *h, int64_t batch, int64_t number, float *buffer) {
     int64_t at = first_of(h, batch, number);
     if (ab_is_f32(h->tensor)) return (matrix){(const float *)h->tensor->data + at, h->row_step};
-    for (int64_t row = 0; row < h->rows; row++)
-        ab_read(h->tensor, at + row * h->row_step, h->width, buffer + row * h->width);
+    ab_widen_rows(buffer, ab_element(h->tensor, at), h->tensor->format, h->rows, h->width, h->row_step);
     return (matrix){buffer, h->width};
 }
 
@@ -116,7 +116,9 @@ static void store_result(const head *x, int i, const ab_heads *h) {
     if (!h->tensor || ab_is_f32(h->tensor)) return;
     ab_tensor to = *h->tensor;
     int64_t at = first_of(h, x->batch, x->head);
-    for (int64_t row = 0; row < h->rows; row++)
+    if (!x->t->exec->observer)
+        ab_narrow_rows(ab_element(&to, at), to.format, x->result[i], h->rows, h->width, h->row_step);
+    for (int64_t row = 0; row < h->rows && x->t->exec->observer; row++)
         ab_emit(x->t->exec, &to, at + row * h->row_step, x->result[i] + row * h->width, h->width);
 }
 
@@ -179,7 +181,7 @@ static void recompute_probabilities(float *row, int64_t seen, float log_sum) {
     if (log_sum == -INFINITY)
         fill(row, 0, seen, 0.0f);
     else
-        ab_vec_math_get()->exp_sum(row, row, log_sum, seen);
+        ab_vec_math_get()->exp_shifted(row, row, log_sum, seen);
 }
 
 static void scores(const head *x, int64_t first, int64_t n, int64_t keys) {

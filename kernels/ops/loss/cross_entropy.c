@@ -14,6 +14,7 @@
 #include "kernels/vec/vec_math.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct loss_attrs {
     ab_floats weight;
@@ -124,18 +125,11 @@ static float *thread_row(const batch *b, int i) {
                              (size_t)i * ab_floats_bytes(b->classes));
 }
 
-static float maximum(const float *x, int64_t n) {
-    float best = x[0];
-    for (int64_t i = 1; i < n; i++) best = x[i] > best ? x[i] : best;
-    return best;
-}
-
 /* out = exp(x - shift); returns the sum. out may alias x. */
 static double exponentials(float *out, const float *x, int64_t n, float shift) {
-    double sum = 0.0;
-    ab_vec_math_get()->exp_shifted(out, x, shift, n);
-    for (int64_t i = 0; i < n; i++) sum += (double)out[i];
-    return sum;
+    const ab_vec_math *vec = ab_vec_math_get();
+    vec->exp_shifted(out, x, shift, n);
+    return vec->row_sum_wide(out, n);
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */
@@ -168,7 +162,7 @@ static double row_loss(const batch *b, int64_t row) {
     if (!counts(b, row)) return 0.0;
     const row_target t = target_of(b, row);
     const float *x = ab_read(b->logits, row * b->classes, b->classes, thread_row(b, 0));
-    float shift = maximum(x, b->classes);
+    float shift = ab_vec_math_get()->row_max(x, b->classes);
     double log_sum = ab_log(exponentials(thread_row(b, 1), x, b->classes, shift)), loss = 0.0;
     if (!t.share && t.smoothing == 0.0) return class_weight(b, t.id) * (log_sum - (double)(x[t.id] - shift));
     for (int64_t c = 0; c < b->classes; c++) {
@@ -215,22 +209,37 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
+/* Gradients of a row, in place of its exponentials; scale: of the loss by the sum of weights. plain: the
+ * target is an id. */
+static void plain_gradient(const batch *b, int32_t id, double scale, double sum, float *gradient) {
+    const double factor = scale * class_weight(b, id), of_target = (double)gradient[id] / sum;
+    ab_vec_math_get()->scale_wide(gradient, gradient, factor / sum, b->classes);
+    gradient[id] = (float)(factor * (of_target - 1.0));
+}
+
+static void shared_gradient(const batch *b, const row_target *t, double scale, double sum, float *gradient) {
+    double factors = 0.0;
+    for (int64_t c = 0; c < b->classes; c++) factors += factor_of(b, t, c);
+    for (int64_t c = 0; c < b->classes; c++) {
+        const double part = (double)gradient[c] / sum * factors - factor_of(b, t, c);
+        gradient[c] = (float)(scale * part);
+    }
+}
+
 /* dlogits = scale / sum w * (softmax * sum of factors - factor), in double until the one rounding to fp32. */
 static void row_gradient(const batch *b, int64_t row, double scale, ab_tensor *dlogits) {
     float *gradient = ab_target(dlogits, row * b->classes, thread_row(b, 1));
     const float *x = ab_read(b->logits, row * b->classes, b->classes, thread_row(b, 0));
     const bool counted = counts(b, row);
     const row_target t = target_of(b, row);
-    const bool plain = !t.share && t.smoothing == 0.0;
-    float shift = maximum(x, b->classes);
-    double sum = exponentials(gradient, x, b->classes, shift), factors = 0.0;
-    for (int64_t c = 0; c < b->classes && counted && !plain; c++) factors += factor_of(b, &t, c);
-    double factor = scale * (counted && plain ? class_weight(b, t.id) : 1.0) / b->weight_sum;
-    for (int64_t c = 0; c < b->classes; c++) {
-        double softmax = (double)gradient[c] / sum;
-        double part = plain ? softmax - (c == t.id ? 1.0 : 0.0) : softmax * factors - factor_of(b, &t, c);
-        gradient[c] = counted ? (float)(factor * part) : 0.0f;
-    }
+    float shift = ab_vec_math_get()->row_max(x, b->classes);
+    double sum = exponentials(gradient, x, b->classes, shift);
+    if (!counted)
+        memset(gradient, 0, (size_t)b->classes * sizeof *gradient);
+    else if (!t.share && t.smoothing == 0.0)
+        plain_gradient(b, t.id, scale / b->weight_sum, sum, gradient);
+    else
+        shared_gradient(b, &t, scale / b->weight_sum, sum, gradient);
     ab_emit(b->exec, dlogits, row * b->classes, gradient, b->classes);
 }
 

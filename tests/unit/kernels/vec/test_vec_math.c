@@ -66,23 +66,39 @@ static void rows_are_summed_alike_at_every_level(void **state) {
             best = fmaxf(best, x[i]);
         }
         double first_sum = ab_vec_math_get()->row_sum(x, sizes[k]),
-               first_dot = ab_vec_math_get()->row_dot(x, y, sizes[k]);
+               first_dot = ab_vec_math_get()->row_dot(x, y, sizes[k]),
+               first_wide = ab_vec_math_get()->row_sum_wide(x, sizes[k]);
+        assert_true(fabs(first_wide - sum) <= 1e-12 * size);
         assert_true(fabs(first_sum - sum) <= 70.0 * ORACLE_U32 * size);
         assert_true(fabs(first_dot - dot) <= 70.0 * ORACLE_U32 * size);
         for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++) {
             if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
             assert_true(ab_vec_math_get()->row_sum(x, sizes[k]) == first_sum);
             assert_true(ab_vec_math_get()->row_dot(x, y, sizes[k]) == first_dot);
+            assert_true(ab_vec_math_get()->row_sum_wide(x, sizes[k]) == first_wide);
             assert_true(ab_vec_math_get()->row_max(x, sizes[k]) == best);
         }
         assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
     }
 }
 
+static void values_are_scaled_in_double_at_every_level(void **state) {
+    (void)state;
+    float x[37], scaled[37];
+    for (int i = 0; i < 37; i++) x[i] = (float)oracle_random(1, i);
+    for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++) {
+        if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
+        ab_vec_math_get()->scale_wide(scaled, x, 1.0 / 3.0, 37);
+        for (int i = 0; i < 37; i++) assert_true(scaled[i] == (float)((double)x[i] * (1.0 / 3.0)));
+    }
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_one_ulp_at_every_level),
         cmocka_unit_test(rows_are_summed_alike_at_every_level),
+        cmocka_unit_test(values_are_scaled_in_double_at_every_level),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

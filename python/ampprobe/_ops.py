@@ -15,7 +15,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Optional
 
-from . import _constant, _inputs, _kinds, _origin, _rounding, _whole
+from . import _constant, _inputs, _kinds, _order, _origin, _rounding, _targets, _whole
 from ._layers import clean_name, tensors_in
 from ._replay import _floats, _in_double, _rows
 
@@ -156,6 +156,8 @@ class Looker:
         self.whole = _whole.Whole(torch, _memory)
         self.inputs = _inputs.Inputs(torch, _memory)
         self.constants = _constant.Constants(torch)
+        self.targets = _targets.Targets()
+        self.order = _order.Order(torch, _memory)
         self._mode: Any = None
         self.pid = os.getpid()
         self.spent = 0.0  # seconds
@@ -168,6 +170,7 @@ class Looker:
             self._begun = len(self.ops)
             self.rounding.forget()
             self.whole.forget()
+            self.targets.forget()
             if self._mode is None:
                 self._mode = _mode(self)
                 self._mode.__enter__()
@@ -201,6 +204,7 @@ class Looker:
         self.step, self.loss, self.gradients, self._explained, self.scale = step, None, [], 0, 1.0
         self.differentiated, self.hidden, self._first, self._absorbed = [], 0, len(self.ops), []
         self.inputs.begins()
+        self.order.begins()
         self.divided = ""
         self.constants.begins(step)
 
@@ -243,6 +247,7 @@ class Looker:
         """An operation has run."""
         self.whole.integers(_kinds.base_name(function), args, outputs, self._here)
         schema, changed = function._schema, self.changed(function)
+        self.order.wrote(_kinds.base_name(function), bool(changed), args, outputs)
         given = [args[i] if i < len(args) else kwargs.get(name) for i, name in changed]
         results = _floats((outputs, given), self.torch)
         if not results or (not changed and any(r.alias_info for r in schema.returns)):
@@ -280,6 +285,8 @@ class Looker:
         op.label = self._label(op.forward or op)
         self.rounding.after(op, before, args, kwargs, outputs)
         self._divides(op, args, changed)
+        self.targets.after(op, args, self._first)
+        self.order.reads(op, args, [tensor for tensor, _, _ in read])
         self.whole.positions(op, args, outputs)
         self.constants.after(op, args)
         self.ops.append(op)
@@ -329,7 +336,8 @@ class Looker:
 
     def facts(self) -> list:
         """Name, value and place of what was found in the arithmetic since looking began."""
-        return [*self.rounding.facts(), *self.whole.facts(), *self.constants.facts()]
+        found = (self.rounding, self.whole, self.targets, self.constants, self.order)
+        return [fact for one in found for fact in one.facts()]
 
     def _place(self, op: Op, update: bool) -> None:
         """Forward or backward pass; of the latter, of which operation it is a part."""

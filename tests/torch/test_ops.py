@@ -299,6 +299,75 @@ class Operations(unittest.TestCase):
         self.assertRegex(event["op"], r"^test_ops\.py:\d+ in Unit\.backward$")
         self.assertIsNone(looked_at(lambda: steps(1.0)))
 
+    def test_inputs_and_targets_that_were_shuffled_apart(self):
+        shuffle, model = torch.randperm, torch.nn.Linear(3, 4)
+
+        def facts(put_in_order, labels=True):
+            looker = _ops.Looker(torch)
+            looker.knows([model])
+            looker.start()
+            x, y = torch.randn(32, 3), torch.randint(0, 4, (32,)) if labels else torch.zeros(32, 4)
+            x, y = put_in_order(x, y)
+            for first in range(0, 32, 8):
+                out, target = model(x[first : first + 8]), y[first : first + 8]
+                difference = torch.nn.functional.cross_entropy if labels else torch.nn.functional.mse_loss
+                difference(out, target).backward()
+                looker.begins(first)
+            looker.on = False
+            looker.leave()
+            self.assertIsNone(looker.failed)
+            return [name for name, _, _ in looker.facts()]
+
+        def together(x, y):
+            order = shuffle(32)
+            return x[order], y.index_select(0, order)
+
+        def by_numpy(x, y):  # nobody sees it
+            order = shuffle(32)
+            return x[order], torch.from_numpy(y.numpy()[order.numpy()])
+
+        def made_after(x, y):
+            x = x[shuffle(32)]
+            return x, x.argmax(1) if y.dim() == 1 else torch.cat([x, x[:, :1]], 1)
+
+        for labels in (True, False):
+            self.assertEqual(facts(lambda x, y: (x[shuffle(32)], y), labels), ["rows_in_another_order"])
+            self.assertEqual(
+                facts(lambda x, y: (x[shuffle(32)], y[shuffle(32)]), labels), ["rows_in_another_order"]
+            )
+            for sound in (together, by_numpy, made_after, lambda x, y: (x, y)):
+                self.assertEqual(facts(sound, labels), [])
+
+    def test_a_target_that_is_noise_of_its_own(self):
+        model = torch.nn.Linear(3, 3)
+
+        def facts(steps):
+            looker = _ops.Looker(torch)
+            looker.knows([model])
+            looker.start()
+            for step in range(2):
+                looker.begins(step)
+                steps(torch.zeros(4, 3))
+            looker.on = False
+            looker.leave()
+            return [name for name, _, _ in looker.facts()]
+
+        def again(x):
+            return (model(x + torch.randn_like(x)) - torch.randn_like(x)).square().mean()
+
+        def same(x):
+            noise = torch.randn_like(x)
+            return torch.nn.functional.mse_loss(model(x + noise), noise)
+
+        def noisy(x):  # what is added to a target
+            return (model(x) - (x + torch.randn_like(x))).square().mean()
+
+        def distances(x):  # of samples, each with each
+            return (model(x)[:, None] - torch.randn_like(x)[None]).norm(dim=-1).mean()
+
+        self.assertEqual(facts(again), ["target_is_fresh_noise"])
+        self.assertEqual([facts(same), facts(noisy), facts(distances)], [[], [], []])
+
     def test_formats_of_one_byte_are_read(self):
         def steps():
             x = torch.full((4,), 600.0, requires_grad=True)

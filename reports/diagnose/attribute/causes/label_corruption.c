@@ -1,6 +1,9 @@
-/* Labels unrelated to the inputs, judged by the class means: nothing can be learned in any format. */
+/* Labels unrelated to the inputs, judged by the class means: nothing can be learned in any format. In a
+ * loop's record: a target that is random numbers from which the input was not made, or rows of another
+ * sample's. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -15,10 +18,44 @@ static double chance_limit(const ab_case *c, const cJSON *labels, double control
     return fmax(1, control) * (1 + c->facts.limits->labels_deviations * sqrt(2 / free));
 }
 
+static bool is_fresh_noise(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated noise = ab_stated_of(&c->facts, "target_is_fresh_noise");
+    if (!noise.known) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, noise.place);
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_add_evidence(verdict,
+                            "the target of %s is random numbers from which what is compared with it was not "
+                            "made, %.0f times of %.0f",
+                            ab_text_brief(noise.place, 60), noise.largest, noise.largest);
+    ab_verdict_point_document(verdict, "/probe/facts/%d", noise.index);
+    return true;
+}
+
+/* It may fit by chance, or learn what all samples have in common: its loss proves nothing. */
+static bool is_in_another_order(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated rows = ab_stated_of(&c->facts, "rows_in_another_order");
+    if (!rows.known) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, rows.place);
+    ab_verdict_add_evidence(
+        verdict,
+        "%s: the rows of the inputs were put into the order of a torch.randperm, those of "
+        "the targets were not, in all %.0f batches that were looked at",
+        ab_text_brief(rows.place, 60), rows.largest);
+    ab_verdict_point_document(verdict, "/probe/facts/%d", rows.index);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *labels = ab_json_at(c->facts.baseline, "vitals.labels");
     const double ratio = ab_json_number(labels, "between_class_ratio", (double)NAN),
                  control = ab_json_number(labels, "control_ratio", (double)NAN);
+    if (is_in_another_order(c, verdict) || is_fresh_noise(c, verdict)) return true;
     if (!ab_baseline_is_flat(c)) return false;
     if (!(ratio < chance_limit(c, labels, control)) ||
         ab_json_number(labels, "samples", 0) < c->facts.limits->labels_samples)
@@ -36,6 +73,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool o0_learns(const ab_case *c, const ab_verdict *verdict) {
+    return !ab_stated_of(&c->facts, "rows_in_another_order").known && ab_refuted_o0_learns.holds(c, verdict);
+}
+
+static const ab_refutation refuted_o0_learns = {"O0 learns", o0_learns};
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (ab_remedy_no_fault(&c->facts, "shuffled_labels", remedy))
@@ -51,7 +94,8 @@ const ab_verdict_rule ab_verdict_rule_label_corruption = {
     .text = "labels have nothing to do with the inputs",
     .needs = {&ab_need_o0, &ab_need_vitals},
     .predicts = AB_SYMPTOM_BASELINE,
-    .refuted_by = {&ab_refuted_o0_rises, &ab_refuted_o0_learns},
+    .refuted_by = {&ab_refuted_o0_rises, &refuted_o0_learns},
     .judge = judge,
+    .shows = is_in_another_order,
     .remedy = remedy,
 };

@@ -622,6 +622,39 @@ static void gradients_that_are_divided_by_the_scale_by_hand_and_by_the_scaler(vo
     expect_healthy(other);
 }
 
+static void a_target_that_is_noise_of_its_own_cannot_be_learned(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true,
+                    .config = fp32,
+                    .last_loss = 2.3,
+                    .fact = "target_is_fresh_noise",
+                    .place = "train.py:30",
+                    .value = 3};
+    expect(l, "label_corruption", "train.py:30");
+    loop other = l;
+    other.last_loss = 0.5; /* it learns */
+    expect_no(other, "label_corruption");
+    other = l;
+    other.fact = "another";
+    expect_no(other, "label_corruption");
+}
+
+static void inputs_and_targets_in_orders_of_their_own(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true,
+                    .config = fp32,
+                    .fact = "rows_in_another_order",
+                    .place = "train.py:30",
+                    .value = 3};
+    expect(l, "label_corruption", "train.py:30"); /* whatever the loss does */
+    loop other = l;
+    other.last_loss = 2.3;
+    expect(other, "label_corruption", "train.py:30");
+    other = l;
+    other.fact = "rows_in_one_order";
+    expect_no(other, "label_corruption");
+}
+
 static void half_moments(void **state) {
     (void)state;
     static const char eps[] = ", \"level\": \"O3\", \"groups\": [{\"optimizer\": \"adam\", \"lr\": 0.1, "
@@ -827,6 +860,8 @@ int main(void) {
         cmocka_unit_test(a_scale_that_moves_between_micro_batches_moves_by_more_than_one_update),
         cmocka_unit_test(a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not),
         cmocka_unit_test(gradients_that_are_divided_by_the_scale_by_hand_and_by_the_scaler),
+        cmocka_unit_test(a_target_that_is_noise_of_its_own_cannot_be_learned),
+        cmocka_unit_test(inputs_and_targets_in_orders_of_their_own),
         cmocka_unit_test(half_moments),
         cmocka_unit_test(accumulated_in_half),
         cmocka_unit_test(micro_batches_weighted_wrong),

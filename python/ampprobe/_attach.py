@@ -144,6 +144,7 @@ def attach(
     reference_every: int = 100,
     check_ranks: int = 0,
     _everywhere: Any = None,
+    _passes: Any = None,
 ) -> Any:
     """Starts to record the training of `model` by `optimizer` (each may be a list) into the file `out`.
 
@@ -186,6 +187,7 @@ def attach(
         "reference_every": reference_every,
         "check_ranks": check_ranks,
         "everywhere": _everywhere,
+        "passes": _passes,
         "world": _describe.rank_and_world()[1],
     }
     path = _rank_path(os.fspath(out))

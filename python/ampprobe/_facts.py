@@ -74,6 +74,10 @@ class Finder:
             self.targets.append((targets, factor))
         self.means.append(abs(factor) if mean is not None else None)
 
+    def forget(self) -> None:
+        """What was seen of the losses of a step that was not made."""
+        self.targets, self.means = [], []
+
     def step_ends(self, micro_batches: int) -> None:
         """All micro-batches of the step were seen: whether their means had the same weight."""
         means, self.means = self.means, []

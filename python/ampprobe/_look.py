@@ -82,8 +82,20 @@ class Look:
         """Leaves the mode that sees operations."""
         self._looker.leave()
 
+    def ends_without_backward(self) -> None:
+        """A script that makes forward passes only is not looked at any longer."""
+        self.tell_without_backward()
+        self._end_of_script()
+
+    def tell_without_backward(self) -> None:
+        """No backward pass says what the loss is: names where the last number that is not finite began."""
+        if self.on and self._looker.tell_last_number():
+            self.ends(self.probe.groups[0])
+            self.stop()
+
     def _end_of_script(self) -> None:
         """The rest of a run that was only to be looked at is not needed, nor is what it would write."""
+        self._stop_after = None
         self.probe.close()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

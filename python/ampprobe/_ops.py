@@ -39,7 +39,8 @@ class Op:
 
     __slots__ = ("index", "name", "type", "traits", "stage", "module", "leaf", "place", "reads", "bad",
                  "state", "partial", "event", "forward", "rows", "fills", "poison", "library", "of_weights",
-                 "writes_weights", "tags", "factor", "decays", "whole", "function", "label")  # fmt: skip
+                 "writes_weights", "tags", "factor", "decays", "whole", "function", "label",
+                 "single")  # fmt: skip
 
     index: int
     name: str
@@ -67,6 +68,7 @@ class Op:
     function: str  # the autograd.Function of the user's whose backward() runs it; ""
     whole: Optional[tuple]  # largest of the whole numbers in half that it was made from, bits of the format
     label: str
+    single: bool  # its result is one number, and not in a list
 
 
 class _Frames:
@@ -276,6 +278,7 @@ class Looker:
             if state == BAD:
                 op.bad.append(writer)
                 self._comes_in(op, tensor, writer)
+        op.single = len(results) == 1 and results[0].dim() == 0
         op.state = self._state(op, results, any(state == MASKED for _, _, state in read))
         if op.bad and op.stage == "forward":
             self._goes_on(op, args)
@@ -391,6 +394,12 @@ class Looker:
                 self.loss = writer
             elif writer is not None:
                 self.differentiated.append(writer)
+
+    def tell_last_number(self) -> bool:
+        """Takes the last single number that is not finite for the loss; whether there is one."""
+        numbers = [op for op in self.ops if op.single and op.state != GOOD and op.stage == "forward"]
+        self.loss = numbers[-1] if numbers else None
+        return self.loss is not None
 
     def tell_gradients(self, gradients: list) -> None:
         """The gradients of the step, before they are unscaled or clipped."""

@@ -247,6 +247,27 @@ def _wrap_backward(original: Callable) -> Callable:
     return backward
 
 
+def _wrap_grad(original: Callable) -> Callable:
+    traced = tracing()
+
+    @functools.wraps(original)
+    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if not traced() and not kwargs.get("create_graph") and _of_parameters(inputs):
+            for probe in _probes:
+                probe.saw_grad(outputs)
+        result = original(outputs, inputs, *args, **kwargs)
+        return result
+
+    return grad
+
+
+def _of_parameters(inputs: Any) -> bool:
+    """Whether these are parameters, as far as the first of them says it."""
+    if isinstance(inputs, (list, tuple)) and inputs:
+        inputs = inputs[0]
+    return type(inputs) is sys.modules["torch"].nn.Parameter
+
+
 def _wrap_clip(original: Callable) -> Callable:
     traced = tracing()
 
@@ -318,6 +339,7 @@ def _patch_torch() -> None:
     if accelerator is not None:
         patch_class(accelerator, {"log": _wrap_log})
     _replace(torch.autograd, "backward", _wrap_backward)
+    _replace(torch.autograd, "grad", _wrap_grad)
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         _replace(owner, "zero_grad", _wrap_zero_grad)
     clipping = sys.modules["torch.nn.utils.clip_grad"]

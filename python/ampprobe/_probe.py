@@ -12,8 +12,8 @@ import weakref
 from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _facts, _layers, _layout, _look, _origin, _others, _patches, _replay
-from . import _replicas
+from . import _abi, _describe, _facts, _layers, _layout, _look, _never, _origin, _others, _patches
+from . import _replay, _replicas
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value, scale_of
@@ -73,7 +73,10 @@ class Probe:
             for index, optimizer in enumerate(optimizers)
         ]
         self.others = _others.Others(self, options.get("everywhere"))
-        self.may_be_quiet = self.plain_type is not None and [type(g) for g in self.groups] == [Group]
+        plain = self.plain_type is not None and all(type(group) is Group for group in self.groups)
+        self.may_be_quiet = plain and len(self.groups) == 1
+        self.never = _never.Never(self, options.get("passes")) if plain else None
+        self._grads: list = []  # losses of torch.autograd.grad since the last step
         optimizers = [group.optimizer() for group in self.groups]
         try:
             _patches.register(self)
@@ -98,7 +101,7 @@ class Probe:
         group.refresh()
         group.plan = self.record.plan(0)
         group.watch()
-        if group.index == 0:
+        if group.index == 0 and self._options.get("passes") is None:
             self.begin_step(group.plan)
 
     def _compare_ranks(self, models: Sequence, optimizers: Sequence) -> None:
@@ -238,16 +241,39 @@ class Probe:
             self.micro_batches += 1
 
     @guarded
+    def saw_grad(self, outputs: Any) -> None:
+        """torch.autograd.grad is about to run for gradients of parameters. In a step without a backward pass
+        it is the one."""
+        if self.quiet.on:
+            return  # a loop that calls backward
+        self._leave_dropped()
+        if self.never is not None:
+            self.never.ran()
+        self.groups[0].fresh = True
+        self.backwards += 1
+        self._grads.append(self.value_of(outputs))
+
+    @guarded
     def backward_ran(self) -> None:
         """It has ended."""
+        if self.never is not None:
+            self.never.ran()
         for group in self.groups:
             group.kept.backward_ran()
 
     def _leave_dropped(self) -> None:
         """A backward pass whose gradients were thrown away before any step was all of its step."""
+        if self.never is not None:
+            self.never.begins()
         for group in self.groups:
             if group.dropped:
                 group.leave_dropped()
+
+    def leave_out(self, loss: Optional[float]) -> None:
+        """A step that no backward pass belongs to."""
+        if loss is not None:
+            self._add_loss(loss, 1.0)
+        self.groups[0].finish()
 
     def freeze_loss(self) -> None:
         """The loss of this step is known: later evaluations of its closure do not count."""
@@ -280,6 +306,10 @@ class Probe:
 
     def take_loss(self) -> Optional[float]:
         """The sum of the losses since the last step: what the gradients are the gradient of."""
+        grads, self._grads = self._grads, []
+        if grads and (self._loss_taken or not self.losses) and None not in grads:
+            self._loss_sum, self.losses, self.micro_batches = sum(grads), len(grads), len(grads)
+            self.may_be_quiet = False
         self._loss_taken = True
         self._loss_frozen = False
         self._awaits_backward = 0
@@ -509,6 +539,8 @@ class Probe:
         try:
             if not self.off:
                 self.quiet.end()
+                if self.never is not None:
+                    self.never.closes()
                 for group in self.groups:
                     if group.decided or group.stepped:
                         group.finish()

@@ -53,6 +53,8 @@ def _write(path: str, document: dict) -> None:
 def first_bad_step(document: dict) -> Optional[int]:
     """The first step of a record whose loss is not finite; else the first late skip; else None."""
     cell = document["cells"][0]
+    if _made_no_step(document):
+        return 0
     stride = int(cell.get("loss_stride", 1))
     for index, loss in enumerate(cell.get("loss", [])):
         if loss is None:
@@ -62,11 +64,16 @@ def first_bad_step(document: dict) -> Optional[int]:
     return int(late[0]) if late else None
 
 
+def _made_no_step(document: dict) -> bool:
+    names = {fact["name"] for fact in document["probe"].get("facts", [])}
+    return bool(names & {"passes_without_backward", "passes_without_step"})
+
+
 def _same(one: dict, other: dict) -> bool:
     """Whether the runs of two records began alike, bit for bit."""
     first, second = (each["cells"][0].get("loss", []) for each in (one, other))
     count = min(len(first), len(second), 3)
-    return count > 0 and first[:count] == second[:count]
+    return first[:count] == second[:count] and (count > 0 or first == second)
 
 
 class Passes:
@@ -107,7 +114,7 @@ class Passes:
             mine["origin"], mine["graph"] = about["origin"], about.get("graph", {"ops": []})
         _join_facts(document["probe"], found["probe"])
         self.formats = about.get("formats", [])
-        if not more and self.formats and document["cells"][0]["level"] == "O0":
+        if not more and self.formats and document["cells"][0]["level"] in ("O0", "unknown"):
             _is_mixed(document, self.formats)
         _write(path, document)
 

@@ -15,7 +15,7 @@ import sys
 import weakref
 from typing import Any, Iterator, Optional
 
-from . import _fp32, _ops, _others, _patches
+from . import _fp32, _never, _ops, _others, _patches
 from ._attach import attach, plain_optimizer
 from ._describe import parameters_of
 
@@ -79,6 +79,12 @@ def outermost_modules(held_by_them: list, torch: Any) -> list:
     return models
 
 
+def parameters_of_modules(torch: Any) -> Iterator:
+    """The parameters of every module."""
+    for module in _living(torch.nn.Module):
+        yield from list(getattr(module, "_parameters", {}).values())
+
+
 class Waiting:
     """Stands where a probe stands, until there is something to attach one to."""
 
@@ -96,6 +102,7 @@ class Waiting:
         self.scaler_loaded: Any = lambda: None  # weak reference to a scaler whose state was loaded
         self.dtypes: set[str] = set()  # autocast was entered with
         self.undo: Any = None
+        self.passes = _never.Passes(self._many_passes)
         self.pid = os.getpid()
 
     def start(self) -> None:
@@ -115,6 +122,9 @@ class Waiting:
             self.handle = register_optimizer_step_pre_hook(torch.compiler.disable(self._before_step))
             _patches.register(self)
             self._note_autocast(torch)
+            self.passes.start(torch)
+            if self.look is not None and self.stop_after is not None:
+                self.passes.at_pass(self.stop_after + 2)
             if self.fp32:
                 _fp32.install(torch)
             if self.look is not None:
@@ -158,6 +168,11 @@ class Waiting:
         if self._attach():
             self.probe.saw_backward(tensors)
 
+    def saw_grad(self, outputs: Any) -> None:
+        """torch.autograd.grad was called for gradients of parameters."""
+        if self._attach():
+            self.probe.saw_grad(outputs)
+
     def backward_ran(self) -> None:
         """It has ended without an optimizer: nothing was attached."""
 
@@ -178,12 +193,17 @@ class Waiting:
     def comes(self, optimizer: Any) -> None:
         """A scaler is about to unscale or step an optimizer: nothing was attached yet."""
 
+    def _many_passes(self) -> None:
+        """There were many forward passes, and no backward pass. A probe attaches while there is a model."""
+        if self._attach(early=True) and self.looker is not None and self.stop_after is not None:
+            self.probe.look.ends_without_backward()
+
     def _before_step(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
         self._attach(optimizer)
 
     # -- attaching -------------------------------------------------------------------------------------
 
-    def _attach(self, optimizer: Any = None, scaler: Any = None) -> bool:
+    def _attach(self, optimizer: Any = None, scaler: Any = None, early: bool = False) -> bool:
         """Attaches a probe, if there is an optimizer; whether this call did."""
         if self.probe is not None or self.failed or os.getpid() != self.pid:
             return False
@@ -200,8 +220,16 @@ class Waiting:
                 models.append(self.bare)
             self.undo()
             half = self.options.pop("half", None) or self._half(models)
+            if not early:
+                self.passes.end()
             self.probe = attach(
-                models, optimizers, scaler=scaler, half=half, **self.options, _everywhere=self.handle
+                models,
+                optimizers,
+                scaler=scaler,
+                half=half,
+                **self.options,
+                _everywhere=self.handle,
+                _passes=self.passes if early else None,
             )
             known = self.scaler_loaded()
             if known is not None:
@@ -231,6 +259,8 @@ class Waiting:
         """At exit: says where the record is."""
         if os.getpid() != self.pid or self.failed:
             return
+        if self.probe is None and self.passes.any():
+            self._attach(early=True)
         if self.probe is None:
             self._print("no optimizer made a step in this process: nothing was recorded")
             return

@@ -86,6 +86,19 @@ def train(
     assert probe.reason is None, probe.reason
 
 
+def forward_only(twin, out, step):
+    """A loop of `step(model, optimizer, number)`, whose record is all that the probe sees of it."""
+    model = net()
+    optimizer = sgd(model)
+    probe = ampprobe.attach(model, optimizer, out=out, every=1)
+    for number in range(60):
+        inputs, labels = samples(number)
+        optimizer.zero_grad()
+        step(F.cross_entropy(model(inputs), labels), optimizer)
+    probe.close()
+    assert probe.reason is None, probe.reason
+
+
 # ---- the mistakes ----------------------------------------------------------------------------------
 
 
@@ -104,6 +117,41 @@ def silent_skips(twin, out):
             optimizer.step()
 
     train(model, out, half=BF16, loss=loss, update=update)
+
+
+def backward_forgotten(twin, out):
+    """A loss that nobody differentiates."""
+
+    def step(loss, optimizer):
+        if twin:
+            loss.backward()
+            optimizer.step()
+
+    forward_only(twin, out, step)
+
+
+def step_forgotten(twin, out):
+    """Gradients that nobody uses."""
+
+    def step(loss, optimizer):
+        loss.backward()
+        if twin:
+            optimizer.step()
+
+    forward_only(twin, out, step)
+
+
+def root_at_zero(twin, out):
+    """The root of a sum of squares that is 0 has no derivative; the scaler skips every step."""
+    model = net()
+    model.register_parameter("gate", torch.nn.Parameter(torch.zeros(4)))
+
+    def loss(outputs, labels):
+        root = ((model.gate**2).sum() + (1e-6 if twin else 0)).sqrt()
+        return F.cross_entropy(outputs.float(), labels) + 0.01 * root
+
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    train(model, out, autocast=False, scaler=scaler, loss=loss, again=True)
 
 
 class Calm(torch.optim.SGD):
@@ -433,6 +481,9 @@ def rate_that_is_divided_as_whole_numbers(twin, out):
 PROGRAMS = {
     silent_skips: "silent_skips",
     silent_skips_inside: "silent_skips",
+    backward_forgotten: "no_step_taken",
+    step_forgotten: "no_step_taken",
+    root_at_zero: "math_singularity",
     no_scaler: "scaler_missing_or_not_saved",
     scaler_not_saved: "scaler_missing_or_not_saved",
     updates_lost: "weight_update_lost",

@@ -220,6 +220,14 @@ bool ab_loop_unsettled(const ab_facts *facts, int step) {
     return before - after > facts->limits->trend_errors * hypot(before_error, after_error);
 }
 
+bool ab_loop_calls_no_step(const ab_facts *facts) {
+    int place = 0;
+    const bool stated = ab_stated_of(facts, "passes_without_backward").known ||
+                        ab_stated_of(facts, "passes_without_step").known;
+    return stated && ab_json_number(facts->cell, "steps_applied", 0) == 0 && facts->loss.nonfinite == 0 &&
+           !ab_loop_overflow(facts, &place) && ab_loop_number(facts, "steps_with_scale") == 0;
+}
+
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index) {
     const cJSON *entry, *first = NULL;
     int place = -1;

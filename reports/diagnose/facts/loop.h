@@ -110,6 +110,10 @@ ab_warm_up ab_loop_warm_up(const ab_facts *facts);
  * that is too early to tell, more than half of the first loss is left at the end. */
 bool ab_loop_unsettled(const ab_facts *facts, int step);
 
+/* No optimizer ever made a step (passes_without_backward, passes_without_step), and nothing that is not
+ * finite is known that would be a reason: the loop does not call it, or not backward(). */
+bool ab_loop_calls_no_step(const ab_facts *facts);
+
 /* The parameter that overflowed first (probe.overflowed), and in how many steps; NULL: none did. */
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index);
 

@@ -16,6 +16,7 @@ typedef struct loop {
     double scale, growth;   /* first scale; factor after every step that was applied */
     int skip_from, skip_to; /* steps [from, to) have inf in their gradients and are skipped */
     bool calls;             /* the optimizer is called in these steps all the same */
+    bool never;             /* no step is made */
     double gradient;        /* size of the gradients, not scaled */
     int32_t weights;        /* dtype of weights and their gradients */
     int micro_batches;
@@ -201,7 +202,7 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
     f.scale_before = scale, f.scale_after = next;
     f.loss = loss_at(l, i), f.seconds = 1e-3;
     f.found_inf = l->no_scaler ? -1 : bad;
-    f.stepped = l->calls || !bad;
+    f.stepped = !l->never && (l->calls || !bad);
     f.micro_batches = l->micro_batches;
     assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
     return next;
@@ -793,6 +794,25 @@ static void gradients_not_cleared(void **state) {
     assert_int_equal(diagnosis.verdicts, 1);
 }
 
+static void no_step_taken(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true, .never = true, .fact = "passes_without_step", .value = STEPS};
+    expect(l, "no_step_taken", NULL);
+    assert_int_equal(diagnosis.verdicts, 1);
+    assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "optimizer.step()"));
+    loop other = l;
+    other.fact = "passes_without_backward";
+    expect(other, "no_step_taken", NULL);
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "no backward pass"));
+    other = l; /* it has a reason */
+    other.skip_to = STEPS;
+    expect(other, "silent_skips", "fc");
+    expect_no(other, "no_step_taken");
+    other = l; /* the loop made its steps itself: no such fact */
+    other.fact = NULL, other.never = false;
+    expect_healthy(other);
+}
+
 static void fused_first_skip(void **state) {
     (void)state;
     static const char fused[] =
@@ -871,6 +891,7 @@ int main(void) {
         cmocka_unit_test(logits_in_half),
         cmocka_unit_test(masked_rows_nan),
         cmocka_unit_test(gradients_not_cleared),
+        cmocka_unit_test(no_step_taken),
         cmocka_unit_test(fused_first_skip),
         cmocka_unit_test(cast_in_place),
         cmocka_unit_test(nan_hidden_by_log),

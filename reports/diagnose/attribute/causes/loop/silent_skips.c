@@ -17,11 +17,17 @@ static double unapplied(const ab_case *c) {
     return ab_json_number(tensor, "steps", 0);
 }
 
+/* The fp32 run, whose skips the numbers of the loop are not. */
+static bool is_sound_baseline(const ab_case *c) {
+    return c->facts.cell == c->facts.baseline && ab_json_number(c->facts.cell, "steps_skipped", 0) == 0 &&
+           ab_loop_number(&c->facts, "steps_skipped") > 0;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double steps = ab_loop_number(&c->facts, "steps"), skipped = unapplied(c);
     char share[AB_TEXT_NUMBER];
     int place = 0;
-    if (ab_loop_number(&c->facts, "steps_with_scale") > 0 ||
+    if (ab_loop_number(&c->facts, "steps_with_scale") > 0 || is_sound_baseline(c) ||
         !(skipped > c->facts.limits->skipping_share * steps))
         return false;
     const bool called = ab_loop_number(&c->facts, "steps_skipped") == 0;
@@ -50,6 +56,14 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     ab_remedy_add_text(remedy, "report every step that is skipped, and stop after several in a row");
 }
 
+static bool has_no_step(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_loop_calls_no_step(&c->facts);
+}
+
+static const ab_refutation refuted_no_step = {"the loop makes no step at all, and has no reason to skip",
+                                              has_no_step};
+
 const ab_verdict_rule ab_verdict_rule_silent_skips = {
     .id = "silent_skips",
     .family = AB_FAMILY_CONFIGURATION,
@@ -57,7 +71,7 @@ const ab_verdict_rule ab_verdict_rule_silent_skips = {
     .text = "steps are skipped without a word, so the weights do not change",
     .needs = {&ab_need_loop},
     .predicts = AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BEHIND,
-    .refuted_by = {&ab_refuted_first_loss},
+    .refuted_by = {&ab_refuted_first_loss, &refuted_no_step},
     .judge = judge,
     .shows = judge,
     .remedy = remedy,

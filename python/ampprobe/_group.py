@@ -96,6 +96,7 @@ class Group:
         self.ever_stepped = False
         self.kept = _kept.Kept()
         self.since = 0  # the step at which this optimizer came
+        self.unlooked = False  # which of its parameters have gradients
         self.reset()
 
     def reset(self) -> None:
@@ -217,6 +218,7 @@ class Group:
         if known and found:
             self.probe.name_parameters()
         self.parameters = found
+        self.unlooked = True
         self.ids = self.probe.describe_parameters(found, self.index)
         self.dtypes = [p.dtype for p in found]
         self.table = _abi.gradient_table(self.ids)
@@ -274,7 +276,7 @@ class Group:
         self.backwards = self.probe.backwards
         if self.probe.look.on:
             self.probe.look.gradients(self)
-        if not self.plan and self.step:  # the step shows nothing: it needs no parameters
+        if not self.plan and self.step and not self.unlooked:  # it shows nothing and needs no parameters
             self.read_lr()
             return
         self.refresh()
@@ -282,6 +284,9 @@ class Group:
         if not self.step:
             self.probe.settle(self)
         exact = self.scale is None
+        if self.unlooked and self.probe.plain_type is not None:
+            self.unlooked = False
+            self.probe.untrained.look(self)
         if self.parameters and self.plan & _abi.PLAN_GRADIENTS:
             keep = self._gather()
             flags = _abi.FINITE if exact else 0

@@ -85,6 +85,7 @@ class Layers:
         self.handles: list = []
         self.fired: dict[str, int] = {}  # layer -> how often it fired forward in this step
         self.ever: set[str] = set()
+        self.order: dict[str, list[int]] = {}  # layers as they ran, also without gradients: ids of parameters
         self.names: list[str] = []
         self.precision: dict[str, str] = {}  # layer -> dtype of its output
         self.autocast: dict[str, str] = {}
@@ -104,6 +105,7 @@ class Layers:
         torch = sys.modules["torch"]
         self.end()
         self.fired.clear()
+        self.order = {}
         self.first = _origin.First()
         self.names = []
         for model in models:
@@ -123,6 +125,7 @@ class Layers:
         seen = bool(self.fired)
         if seen:
             self.ever.update(self.fired)
+            self.probe.untrained.ran(list(self.order.values()))
             self._steps += 1
         return seen
 
@@ -141,6 +144,8 @@ class Layers:
             recomputed = torch._C._current_graph_task_id() != -1
             if recomputed and name in self.fired:
                 return  # activation checkpointing that runs the forward pass again; it was counted
+            if name not in self.order:
+                self.order[name] = [id(p) for p in module._parameters.values() if p is not None]
             if not torch.is_grad_enabled():
                 return  # validation, or the first pass of reentrant checkpointing, which comes again
             self.fired[name] = self.fired.get(name, 0) + 1

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
 from . import _abi, _describe, _facts, _layers, _layout, _look, _never, _origin, _others, _patches
-from . import _replay, _replicas
+from . import _replay, _replicas, _untrained
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value, scale_of
@@ -60,6 +60,7 @@ class Probe:
         self.plain_type: Any = torch.Tensor if torch is not None else None
         self._names = _describe.parameter_names(models, optimizers)
         self.layers = _layers.Layers(self)
+        self.untrained = _untrained.Untrained(self)
         self.look = _look.Look(self)
         self.finder = _facts.Finder(self)
         self.quiet = Quiet(self, int(options.get("every") or 0))
@@ -528,6 +529,8 @@ class Probe:
         while hooks and self._replica_hooks:
             self._replica_hooks.pop().remove()
         self.layers.end()
+        if hasattr(self, "untrained"):
+            self.untrained.leave()
         _patches.unregister(self)
 
     def close(self) -> None:
@@ -546,6 +549,7 @@ class Probe:
                         group.finish()
                     self.finder.weights(group)
                     self.finder.rates(group)
+                self.untrained.tell()
                 self._tell_precision()
                 self.look.tell_facts()
         except Exception as error:

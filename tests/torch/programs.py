@@ -154,6 +154,60 @@ def root_at_zero(twin, out):
     train(model, out, autocast=False, scaler=scaler, loss=loss, again=True)
 
 
+class Parts(torch.nn.Module):
+    """Two layers and a head; `between` is called on what the first one gives."""
+
+    def __init__(self, between=None):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.second = torch.nn.Linear(8, 32), torch.nn.Linear(32, 32)
+        self.head = torch.nn.Linear(32, 4)
+        self.between = between
+
+    def forward(self, inputs):
+        hidden = self.first(inputs)
+        if self.between:
+            hidden = self.between(hidden)
+        return self.head(F.relu(self.second(F.relu(hidden))))
+
+
+def graph_cut(twin, out):
+    """What the first layer gives is taken out of the graph."""
+    train(Parts(None if twin else lambda hidden: hidden.data), out, autocast=False)
+
+
+def graph_cut_by_grad_mode(twin, out):
+    """The first layer runs without gradients, though it is to be trained."""
+
+    class Net(Parts):
+        def forward(self, inputs):
+            with torch.set_grad_enabled(twin):
+                hidden = self.first(inputs)
+            return self.head(F.relu(self.second(F.relu(hidden))))
+
+    train(Net(), out, autocast=False)
+
+
+def head_replaced(twin, out):
+    """The optimizer holds the head that was replaced; the new one stays as it is."""
+    model = Parts()
+    optimizer = None if twin else sgd(model)
+    torch.manual_seed(7)
+    model.head = torch.nn.Linear(32, 4)
+    train(model, out, optimizer=optimizer, autocast=False)
+
+
+def only_head_replaced(twin, out):
+    """The same, and all other layers are frozen on purpose: nothing is trained."""
+    model = Parts()
+    for parameter in [*model.first.parameters(), *model.second.parameters()]:
+        parameter.requires_grad_(False)
+    optimizer = sgd(model)
+    torch.manual_seed(7)
+    model.head = torch.nn.Linear(32, 4)
+    train(model, out, optimizer=sgd(model) if twin else optimizer, autocast=False)
+
+
 class Calm(torch.optim.SGD):
     """An optimizer that leaves out an update with a gradient that is not finite, inside step()."""
 
@@ -484,6 +538,10 @@ PROGRAMS = {
     backward_forgotten: "no_step_taken",
     step_forgotten: "no_step_taken",
     root_at_zero: "math_singularity",
+    graph_cut: "parameters_without_gradient",
+    graph_cut_by_grad_mode: "parameters_without_gradient",
+    head_replaced: "parameters_without_gradient",
+    only_head_replaced: "weights_stand_still",
     no_scaler: "scaler_missing_or_not_saved",
     scaler_not_saved: "scaler_missing_or_not_saved",
     updates_lost: "weight_update_lost",

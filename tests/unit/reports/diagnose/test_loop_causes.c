@@ -813,6 +813,21 @@ static void no_step_taken(void **state) {
     expect_healthy(other);
 }
 
+static void parameters_without_gradient(void **state) {
+    (void)state;
+    static const char *const facts[] = {"optimizer_without_gradients", "cut_off", "held_by_no_optimizer"};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        const loop l = {.no_scaler = true, .fact = facts[i], .place = "encoder.weight", .value = STEPS};
+        expect(l, "parameters_without_gradient", "encoder.weight");
+        assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "encoder.weight"));
+        assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "encoder.weight"));
+    }
+    const loop all = {.no_scaler = true, .fact = "no_gradients", .place = "head.weight", .value = STEPS};
+    expect(all, "weights_stand_still", "head.weight");
+    assert_int_equal(diagnosis.verdicts, 1);
+    expect_healthy((loop){.no_scaler = true});
+}
+
 static void fused_first_skip(void **state) {
     (void)state;
     static const char fused[] =
@@ -892,6 +907,7 @@ int main(void) {
         cmocka_unit_test(masked_rows_nan),
         cmocka_unit_test(gradients_not_cleared),
         cmocka_unit_test(no_step_taken),
+        cmocka_unit_test(parameters_without_gradient),
         cmocka_unit_test(fused_first_skip),
         cmocka_unit_test(cast_in_place),
         cmocka_unit_test(nan_hidden_by_log),

@@ -1,7 +1,7 @@
 /* Steps that had no gradients: a loop threw them away between the backward pass and the step (it states
- * steps_without_gradients). Or two checkpoints of one run: steps were taken, and the trained weights did not
- * move. Each of Adam's steps moves every weight that has had a gradient, unless the update is lost in
- * rounding or the step is skipped.
+ * steps_without_gradients); or no parameter that an optimizer holds ever has one (no_gradients). Or two
+ * checkpoints of one run: steps were taken, and the trained weights did not move. Each of Adam's steps moves
+ * every weight that has had a gradient, unless the update is lost in rounding or the step is skipped.
  */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
@@ -25,11 +25,33 @@ static bool had_no_gradients(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* The graph is cut before the first of them, or the optimizer was made for other parameters. */
+static bool has_none_to_train(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated none = ab_stated_of(&c->facts, "no_gradients"),
+                    other = ab_stated_of(&c->facts, "held_by_no_optimizer");
+    if (!none.known) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = none.first_step - (int)none.last > 0 ? none.first_step - (int)none.last : 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, none.place);
+    ab_verdict_add_evidence(verdict,
+                            "no parameter that the optimizer holds had a gradient in any of %.0f steps; the "
+                            "first is %s",
+                            none.last, ab_text_brief(none.place, 60));
+    ab_verdict_point_document(verdict, "/probe/facts/%d/last", none.index);
+    if (!other.known) return true;
+    ab_verdict_add_evidence(verdict,
+                            "%s has gradients, and no optimizer holds it: it came after the optimizer",
+                            ab_text_brief(other.place, 60));
+    ab_verdict_point_document(verdict, "/probe/facts/%d", other.index);
+    return true;
+}
+
 static bool find(const ab_case *c, ab_verdict *verdict) {
     const cJSON *since = ab_json_at(c->facts.document, "checkpoint.since");
     const double moved = ab_json_number(since, "moved", 0), elements = ab_json_number(since, "elements", 0);
     char share[AB_TEXT_NUMBER];
-    if (had_no_gradients(c, verdict)) return true;
+    if (had_no_gradients(c, verdict) || has_none_to_train(c, verdict)) return true;
     if (!since || ab_json_number(since, "steps", 0) < 1 || !(moved < c->facts.limits->still_share * elements))
         return false;
     verdict->proof = AB_PROOF_SHOWN;
@@ -67,7 +89,7 @@ const ab_verdict_rule ab_verdict_rule_weights_stand_still = {
     .acts = AB_ACTS_STORE,
     .text = "the weights stand still although steps are made",
     .needs = {&ab_need_loop},
-    .predicts = AB_SYMPTOM_BEHIND,
+    .predicts = AB_SYMPTOM_BEHIND | AB_SYMPTOM_BASELINE,
     .refuted_by = {&refuted_no_rate},
     .judge = find,
     .shows = find,

@@ -1,0 +1,124 @@
+"""Parameters that an optimizer holds and that never have a gradient: a graph that is cut, or an optimizer
+that was made for other parameters.
+
+Those without a gradient in the first step of an optimizer are suspects. A hook stands on each of them, and on
+no other, until it gets a gradient: what is said at the end of the run is of every step. A part that is not
+used, or seldom, has no gradient either; so only this is said: of an optimizer none of whose parameters ever
+had one; of the first layers of the forward pass, before others that have one; of a layer that replaced
+another one which the optimizer still holds.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Optional
+
+LEAST_STEPS = 8  # of an optimizer, from which on something is said
+_MOST_NAMED = 8
+
+
+class Suspect:
+    """A parameter that had no gradient when it was first looked at."""
+
+    __slots__ = ("reference", "name", "group", "since", "got", "orphan", "first", "later", "handle")
+
+    def __init__(self, parameter: Any, name: str, group: Any, orphan: bool):
+        self.reference = weakref.ref(parameter)
+        self.name = name
+        self.group = group
+        self.since = group.step
+        self.got = False  # a gradient, once
+        self.orphan = orphan  # no model has it
+        self.first = 0  # steps in which its layer was among the first, and none of them had a gradient
+        self.later = 0  # and in which it was not
+        self.handle = parameter.register_post_accumulate_grad_hook(self.gets)
+
+    def gets(self, _: Any) -> None:
+        """The hook. It is running, so it does not go yet."""
+        self.got = True
+
+    def __deepcopy__(self, memo: dict) -> None:
+        return None
+
+    def steps(self) -> int:
+        """Of its optimizer since it was first looked at."""
+        return int(self.group.step - self.since)
+
+
+class Untrained:
+    """The suspects of one probe."""
+
+    def __init__(self, probe: Any):
+        self.probe = probe
+        self.suspects: dict[int, Suspect] = {}  # by the parameter's id
+        self._trained: dict[int, int] = {}  # index of a group -> its parameters that had a gradient
+        self._unheld: list[str] = []  # parameters of the models that have gradients and are in no optimizer
+
+    def look(self, group: Any) -> None:
+        """The gradients of an optimizer's first step are there."""
+        self._sweep()
+        wanted = [p for p in group.parameters if getattr(p, "requires_grad", False) and p.is_leaf]
+        bare = [p for p in wanted if p.grad is None and id(p) not in self.suspects]
+        self._trained[group.index] = sum(p.grad is not None for p in wanted)
+        if not bare:
+            return
+        models = [m for m in self.probe.living_models() if hasattr(m, "named_modules")]
+        rows = [(name, p) for model in models for name, p in model.named_parameters()]
+        own = {id(p) for _, p in rows}
+        for parameter in bare:
+            name, orphan = self.probe.parameter_name(parameter), id(parameter) not in own
+            self.suspects[id(parameter)] = Suspect(parameter, name, group, orphan)
+        held = {id(p) for other in self.probe.groups for p in other.parameters}
+        found = [name for name, p in rows if id(p) not in held and p.requires_grad and p.grad is not None]
+        self._unheld = found[:_MOST_NAMED]
+
+    def _sweep(self) -> None:
+        """Takes the hooks off those that had a gradient, whoever put it there."""
+        for key, suspect in list(self.suspects.items()):
+            parameter = suspect.reference()
+            suspect.got = suspect.got or getattr(parameter, "grad", None) is not None
+            if suspect.got:
+                suspect.handle.remove()
+                del self.suspects[key]
+                self._trained[suspect.group.index] = self._trained.get(suspect.group.index, 0) + 1
+
+    def ran(self, layers: list) -> None:
+        """A step has ended in which these layers ran, each a list of its parameters' ids, in their order."""
+        if not self.suspects:
+            return
+        self._sweep()
+        first: Optional[bool] = True
+        for ids in layers:
+            own = [self.suspects[key] for key in ids if key in self.suspects]
+            if ids and len(own) < len(ids):
+                first = False
+            for suspect in own:
+                suspect.first += first
+                suspect.later += not first
+        if first:  # no layer with a gradient came after them
+            for suspect in self.suspects.values():
+                suspect.first = 0
+
+    def leave(self) -> None:
+        """The hooks go."""
+        for suspect in self.suspects.values():
+            suspect.handle.remove()
+
+    # -- the end of the run --------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """States what was found of the whole run."""
+        self._sweep()
+        left = [suspect for suspect in self.suspects.values() if suspect.steps() >= LEAST_STEPS]
+        steady = [group for group in self.probe.groups if group.ever_stepped]
+        alone = [group for group in steady if self._trained.get(group.index) == 0]
+        for group in alone:
+            own = [suspect for suspect in left if suspect.group is group]
+            if own:
+                name = "no_gradients" if len(alone) == len(steady) else "optimizer_without_gradients"
+                self.probe.fact(name, own[0].steps(), own[0].name)
+        for suspect in left:
+            if suspect.group not in alone and suspect.first > 0 and suspect.later == 0:
+                self.probe.fact("cut_off", suspect.steps(), suspect.name)
+        for name in self._unheld if any(suspect.orphan for suspect in left) else ():
+            self.probe.fact("held_by_no_optimizer", left[0].steps(), name)

@@ -13,9 +13,13 @@ enum { WIDEST = LANES * MAX_VECTORS };
 static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, const int vectors) {
     wide sum[AB_PANEL_ROWS][MAX_VECTORS];
     const float *row[AB_PANEL_ROWS], *panel = job->panel + at;
+    float *to[AB_PANEL_ROWS];
     for (int r = 0; r < AB_PANEL_ROWS; r++) {
-        row[r] = job->a + (r < job->rows ? r : job->rows - 1) * job->inner;
-        for (int v = 0; v < vectors; v++) sum[r][v] = wide_zero();
+        const int64_t own = r < job->rows ? r : job->rows - 1;
+        row[r] = job->a + own * job->a_step;
+        to[r] = job->c + own * job->c_step + at;
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = job->continues ? wide_load(to[r] + v * LANES) : wide_zero();
     }
     for (int64_t k = 0; k < job->inner; k++, panel += AB_PANEL) {
         wide b[MAX_VECTORS];
@@ -26,7 +30,7 @@ static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, c
         }
     }
     for (int r = 0; r < AB_PANEL_ROWS; r++)
-        for (int v = 0; v < vectors; v++) wide_store(job->c + r * AB_PANEL + at + v * LANES, sum[r][v]);
+        for (int v = 0; v < vectors; v++) wide_store(to[r] + v * LANES, sum[r][v]);
 }
 
 static void widest(const ab_panel_tile *job, int64_t at) { columns_tile(job, at, MAX_VECTORS); }

@@ -1,14 +1,15 @@
-/* Inner loops of matrix products that stream one operand once: rows of it, as they are in memory, against a
- * panel of the other that is in cache. Compiled once per CPU level (vec_panel.c). Each result is one chain of
- * multiply-adds in the order of the inner dimension, fused where the CPU level has FMA, so its bits depend
- * neither on the tile that computes it nor on the vector width.
+/* Inner loops of matrix products: rows of one operand, as they are in memory, against a panel of the other
+ * that is in cache. Compiled once per CPU level (vec_panel.c). Each result is one chain of multiply-adds in
+ * the order of the inner dimension, fused where the CPU level has FMA, so its bits depend neither on the tile
+ * that computes it nor on the vector width.
  *
- * Internal to kernels/; few_rows.c is the only caller. */
+ * Internal to kernels/; the callers are few_rows*.c. */
 #ifndef AB_KERNELS_VEC_VEC_PANEL_H
 #define AB_KERNELS_VEC_VEC_PANEL_H
 
 #include "kernels/core/compiler.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 AB_BEGIN_DECLS
@@ -19,13 +20,15 @@ enum {
     AB_PANEL_STEP = 16 /* columns are computed in multiples of this */
 };
 
-/* c[r][0..columns) = sum over k < inner of a[r][k] * panel[k][0..columns) for each of AB_PANEL_ROWS rows.
- * From row `rows` on, c is undefined and a is not read. columns: at most AB_PANEL, a multiple of
- * AB_PANEL_STEP. */
+/* c[r][0..columns) = sum over k < inner of a[r][k] * panel[k][0..columns) for each row r < rows, at most
+ * AB_PANEL_ROWS. columns: at most AB_PANEL, a multiple of AB_PANEL_STEP. continues: the sums go on from those
+ * in c. */
 typedef struct ab_panel_tile {
     const float *a, *panel;
-    float *c; /* [AB_PANEL_ROWS][AB_PANEL] */
+    float *c;
+    int64_t a_step, c_step; /* from one row to the next */
     int64_t rows, columns, inner;
+    bool continues;
 } ab_panel_tile;
 
 typedef struct ab_vec_panel {

@@ -86,31 +86,53 @@ static inline wide wide_fma(float a, wide b, wide c) {
 
 #endif
 
-/* Blocks of four by four, which stay in registers. */
+#if defined(__AVX2__)
+
+/* Pairs of 128-bit halves of rows: of both operands the first, or the second. */
+#define FIRST_HALVES(a, b) _mm256_permute2f128_ps(a, b, 0x20)
+#define SECOND_HALVES(a, b) _mm256_permute2f128_ps(a, b, 0x31)
+
+/* Rows a, b, c, d of eight: columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of them in the halves of out. */
+static inline void turn_four(__m256 a, __m256 b, __m256 c, __m256 d, __m256 *out) {
+    const __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+    const __m256 other_low = _mm256_unpacklo_ps(c, d), other_high = _mm256_unpackhi_ps(c, d);
+    out[0] = _mm256_shuffle_ps(low, other_low, 0x44);
+    out[1] = _mm256_shuffle_ps(low, other_low, 0xee);
+    out[2] = _mm256_shuffle_ps(high, other_high, 0x44);
+    out[3] = _mm256_shuffle_ps(high, other_high, 0xee);
+}
+
+static inline void turn_eight(float *dst, int64_t dst_step, const float *src, int64_t src_step) {
+    __m256 row[8], top[4], bottom[4];
+    for (int i = 0; i < 8; i++) row[i] = _mm256_loadu_ps(src + i * src_step);
+    turn_four(row[0], row[1], row[2], row[3], top);
+    turn_four(row[4], row[5], row[6], row[7], bottom);
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(dst + i * dst_step, FIRST_HALVES(top[i], bottom[i]));
+        _mm256_storeu_ps(dst + (i + 4) * dst_step, SECOND_HALVES(top[i], bottom[i]));
+    }
+}
+
+#else
+
+static inline void turn_eight(float *dst, int64_t dst_step, const float *src, int64_t src_step) {
+    for (int r = 0; r < 8; r++)
+        for (int c = 0; c < 8; c++) dst[c * dst_step + r] = src[r * src_step + c];
+}
+
+#endif
+
+/* Blocks of eight by eight, which stay in registers. */
 static inline void wide_transpose(float *dst, int64_t dst_step, const float *src, int64_t src_step,
                                   int64_t rows, int64_t columns) {
-    enum { SIDE = 4 };
-    int64_t r = 0;
-    for (; r + SIDE <= rows; r += SIDE) {
-        int64_t c = 0;
-#if defined(__AVX2__)
-        for (; c + SIDE <= columns; c += SIDE) {
-            const float *from = src + r * src_step + c;
-            __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + src_step);
-            __m128 x = _mm_loadu_ps(from + 2 * src_step), y = _mm_loadu_ps(from + 3 * src_step);
-            _MM_TRANSPOSE4_PS(a, b, x, y);
-            float *to = dst + c * dst_step + r;
-            _mm_storeu_ps(to, a);
-            _mm_storeu_ps(to + dst_step, b);
-            _mm_storeu_ps(to + 2 * dst_step, x);
-            _mm_storeu_ps(to + 3 * dst_step, y);
-        }
-#endif
-        for (; c < columns; c++)
-            for (int64_t i = r; i < r + SIDE; i++) dst[c * dst_step + i] = src[i * src_step + c];
-    }
-    for (; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++) dst[c * dst_step + r] = src[r * src_step + c];
+    enum { SIDE = 8 };
+    const int64_t whole_rows = rows - rows % SIDE, whole_columns = columns - columns % SIDE;
+    for (int64_t r = 0; r < whole_rows; r += SIDE)
+        for (int64_t c = 0; c < whole_columns; c += SIDE)
+            turn_eight(dst + c * dst_step + r, dst_step, src + r * src_step + c, src_step);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; c++)
+            dst[c * dst_step + r] = src[r * src_step + c];
 }
 
 #endif

@@ -1,32 +1,30 @@
 /* Forward products of few rows; see pass.h. The rows are packed as panels, [inner][AB_PANEL rows], and the
- * weights are read once, as they are stored. The result comes out transposed, in blocks of outputs. */
-#include "kernels/ops/product/pass.h"
+ * weights are read as they are stored. The result comes out transposed, in blocks of outputs. The inner
+ * dimension is cut into parts, so that those of a panel stay in the L1 cache for a block. */
+#include "kernels/ops/product/few_rows.h"
 
 #include "kernels/core/text.h"
-#include "kernels/format/convert.h"
 #include "kernels/ops/blocks.h"
-#include "kernels/vec/isa.h"
-#include "kernels/vec/vec_panel.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-AB_BY_ISA(ab_vec_panel, ab_vec_panel)
-
-/* BLOCK: outputs per claim. PACK: values of the inner dimension per claim of the packing. */
-enum { FEW_ROWS = 2 * AB_PANEL, BLOCK = 8 * AB_PANEL_ROWS, PACK = 128 };
+/* BLOCK: outputs per claim. PART: most values of the inner dimension per claim of the packing and per part.
+ */
+enum { BLOCK = 8 * AB_PANEL_ROWS, PART = 128 };
 
 typedef struct few_rows {
     ab_pass base;
     int threads;
     int64_t rows, inner, outputs, panels;
+    int64_t parts, part; /* of the inner dimension: number and size */
     size_t panels_bytes, thread_bytes;
+    size_t ahead_bytes; /* of weights to fetch ahead for every tile */
 } few_rows;
 
 typedef struct few_job {
     const few_rows *p;
     const ab_pass_args *args;
-    ab_values src, weights;
+    ab_values src, weights, dst;
 } few_job;
 
 static float *panel_of(const few_job *job, int64_t panel) {
@@ -39,14 +37,6 @@ static float *thread_buffer(const few_job *job) {
                              (size_t)ab_parallel_thread() * p->thread_bytes);
 }
 
-/* n values from `at` on in fp32: in place or in `buffer`. */
-static const float *read_values(const ab_values *values, int64_t at, int64_t n, float *buffer) {
-    const char *from = (const char *)values->data + ab_format_bytes(values->format, at);
-    if (values->format == &ab_format_fp32) return (const float *)(const void *)from;
-    ab_widen(buffer, from, values->format, n);
-    return buffer;
-}
-
 static int64_t rows_in(const few_rows *p, int64_t panel) {
     return ab_min64(AB_PANEL, p->rows - panel * AB_PANEL);
 }
@@ -56,87 +46,127 @@ static int64_t columns_in(const few_rows *p, int64_t panel) {
     return ab_div_up(rows_in(p, panel), AB_PANEL_STEP) * AB_PANEL_STEP;
 }
 
+static int64_t part_size(const few_rows *p, int64_t part) {
+    return ab_min64(p->part, p->inner - part * p->part);
+}
+
 /* ---- packing --------------------------------------------------------------------------------- */
 
-static void pack_part(void *argument, int64_t part, int thread) {
+static void pack_part(void *argument, int64_t index, int thread) {
     const few_job *job = argument;
     const few_rows *p = job->p;
-    const int64_t parts = ab_div_up(p->inner, PACK), panel = part / parts, first = part % parts * PACK;
-    const int64_t n = ab_min64(PACK, p->inner - first), rows = rows_in(p, panel);
-    float *buffer = thread_buffer(job), *to = panel_of(job, panel) + first * AB_PANEL;
+    const ab_vec_panel *vec = ab_vec_panel_get();
+    const int64_t panel = index / p->parts, part = index % p->parts, n = part_size(p, part),
+                  first = part * p->part, rows = rows_in(p, panel);
+    const ab_panel_part from =
+        ab_panel_part_of(&job->src, panel * AB_PANEL * p->inner + first, p->inner, rows, n);
+    float *to = panel_of(job, panel) + first * AB_PANEL, *buffer = thread_buffer(job);
     (void)thread;
-    for (int64_t r = 0; r < rows; r++) {
-        float *line = buffer + r * PACK;
-        const float *from = read_values(&job->src, (panel * AB_PANEL + r) * p->inner + first, n, line);
-        if (from != line) memcpy(line, from, (size_t)n * sizeof *line);
+    if (from.kind == AB_PANEL_FP32) {
+        vec->transpose(to, AB_PANEL, from.data, p->inner, rows, n);
+    } else {
+        ab_vec_part_get()->read(buffer, PART, &from);
+        vec->transpose(to, AB_PANEL, buffer, PART, rows, n);
     }
-    memset(buffer + rows * PACK, 0, (size_t)((columns_in(p, panel) - rows) * PACK) * sizeof *buffer);
-    ab_vec_panel_get()->transpose(to, AB_PANEL, buffer, PACK, columns_in(p, panel), n);
+    for (int64_t k = 0; k < n; k++, to += AB_PANEL)
+        for (int64_t r = rows; r < columns_in(p, panel); r++) to[r] = 0.0f;
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* A thread's buffers for a block of outputs. */
+/* Outputs of a claim, and a thread's buffers. */
 typedef struct block {
     int64_t first, count; /* outputs */
-    float *weights;       /* of a tile: [output][inner] */
-    float *tile;          /* [AB_PANEL_ROWS][AB_PANEL] */
-    float *result;        /* [row][BLOCK] */
+    float *sums;          /* [output][AB_PANEL], of a panel */
+    float *weights;       /* of a tile: [output][PART] */
+    float *result;        /* [row][BLOCK], of a panel */
 } block;
 
 static block block_of(const few_job *job, int64_t k) {
     const few_rows *p = job->p;
-    float *tile = thread_buffer(job), *result = tile + AB_PANEL_ROWS * AB_PANEL;
+    float *sums = thread_buffer(job), *weights = sums + BLOCK * AB_PANEL;
     return (block){.first = k * BLOCK,
                    .count = ab_min64(BLOCK, p->outputs - k * BLOCK),
-                   .tile = tile,
-                   .result = result,
-                   .weights = result + FEW_ROWS * BLOCK};
+                   .sums = sums,
+                   .weights = weights,
+                   .result = weights + AB_PANEL_ROWS * PART};
 }
 
-static void store_block(const few_job *job, const block *b) {
+static void store_panel(const few_job *job, const block *b, int64_t panel) {
     const few_rows *p = job->p;
-    const ab_pass_stored *stored = job->args->stored;
-    for (int64_t row = 0; row < p->rows; row++) {
-        const int64_t at = row * p->outputs + b->first;
-        float *values = b->result + row * BLOCK;
-        for (int64_t i = 0; job->args->bias && i < b->count; i++) values[i] += job->args->bias[b->first + i];
-        if (stored)
-            ab_emit(stored->exec, stored->dst, at, values, b->count);
-        else
-            memcpy(job->args->dst + at, values, (size_t)b->count * sizeof *values);
+    const ab_vec_panel *vec = ab_vec_panel_get();
+    const int64_t rows = rows_in(p, panel), at = panel * AB_PANEL * p->outputs + b->first;
+    const ab_panel_part part = ab_panel_part_of(&job->dst, at, p->outputs, rows, b->count);
+    for (int64_t i = 0; job->args->bias && i < b->count; i++)
+        for (int64_t r = 0; r < AB_PANEL; r++) b->sums[i * AB_PANEL + r] += job->args->bias[b->first + i];
+    if (job->dst.format == &ab_format_fp32) {
+        vec->transpose(part.data, p->outputs, b->sums, AB_PANEL, b->count, rows);
+    } else {
+        vec->transpose(b->result, BLOCK, b->sums, AB_PANEL, b->count, rows);
+        ab_panel_store(job->args, &job->dst, at, &part, b->result, BLOCK);
+    }
+}
+
+/* Fetches into the cache what follows the weights of a tile of a block in those of the block that this thread
+ * is likely to compute next. */
+static void fetch_ahead(const few_job *job, const block *b, int64_t tile) {
+    const few_rows *p = job->p;
+    const int64_t next = b->first + BLOCK * ab_parallel_threads(), n = ab_min64(BLOCK, p->outputs - next);
+    if (n <= 0) return;
+    const size_t from = ab_format_bytes(job->weights.format, next * p->inner),
+                 bytes = ab_format_bytes(job->weights.format, n * p->inner);
+    size_t at = (size_t)tile * p->ahead_bytes;
+    for (const size_t end = at + p->ahead_bytes; at < end && at < bytes; at += AB_ALIGN)
+        __builtin_prefetch((const char *)job->weights.data + from + at, 0, 2);
+}
+
+/* The weights of a tile: in place or widened. */
+static void read_weights(const few_job *job, const block *b, int64_t row, int64_t first,
+                         ab_panel_tile *tile) {
+    const few_rows *p = job->p;
+    const ab_panel_part part = ab_panel_part_of(&job->weights, (b->first + row) * p->inner + first, p->inner,
+                                                tile->rows, tile->inner);
+    const bool in_place = part.kind == AB_PANEL_FP32;
+    if (!in_place) ab_vec_part_get()->read(b->weights, PART, &part);
+    tile->a = in_place ? part.data : b->weights;
+    tile->a_step = in_place ? p->inner : PART;
+}
+
+static void add_part(const few_job *job, const block *b, int64_t panel, int64_t part) {
+    const few_rows *p = job->p;
+    const int64_t first = part * p->part, before = (panel * p->parts + part) * (BLOCK / AB_PANEL_ROWS);
+    ab_panel_tile tile = {.panel = panel_of(job, panel) + first * AB_PANEL,
+                          .c_step = AB_PANEL,
+                          .columns = columns_in(p, panel),
+                          .inner = part_size(p, part),
+                          .continues = part > 0};
+    for (int64_t row = 0; row < b->count; row += AB_PANEL_ROWS) {
+        tile.rows = ab_min64(AB_PANEL_ROWS, b->count - row);
+        tile.c = b->sums + row * AB_PANEL;
+        read_weights(job, b, row, first, &tile);
+        fetch_ahead(job, b, before + row / AB_PANEL_ROWS);
+        ab_vec_panel_get()->tile(&tile);
     }
 }
 
 static void run_block(void *argument, int64_t k, int thread) {
     const few_job *job = argument;
     const few_rows *p = job->p;
-    const ab_vec_panel *vec = ab_vec_panel_get();
     const block b = block_of(job, k);
     (void)thread;
-    for (int64_t at = 0; at < b.count; at += AB_PANEL_ROWS) {
-        const int64_t rows = ab_min64(AB_PANEL_ROWS, b.count - at), from = (b.first + at) * p->inner;
-        ab_panel_tile tile = {.a = read_values(&job->weights, from, rows * p->inner, b.weights),
-                              .c = b.tile,
-                              .rows = rows,
-                              .inner = p->inner};
-        for (int64_t panel = 0; panel < p->panels; panel++) {
-            tile.panel = panel_of(job, panel);
-            tile.columns = columns_in(p, panel);
-            vec->tile(&tile);
-            vec->transpose(b.result + panel * AB_PANEL * BLOCK + at, BLOCK, b.tile, AB_PANEL, rows,
-                           rows_in(p, panel));
-        }
+    for (int64_t panel = 0; panel < p->panels; panel++) {
+        for (int64_t part = 0; part < p->parts; part++) add_part(job, &b, panel, part);
+        store_panel(job, &b, panel);
     }
-    store_block(job, &b);
 }
 
 static ab_status run(ab_pass *base, const ab_pass_args *args) {
     const few_rows *p = (const few_rows *)base;
     const ab_pass_stored *stored = args->stored;
     few_job job = {p, args, ab_values_of(stored ? stored->src : NULL, args->src, &ab_format_fp32),
-                   ab_values_of(stored ? stored->weights : NULL, args->weights, &ab_format_fp32)};
-    ab_for_prepared(p->threads, p->panels * ab_div_up(p->inner, PACK), pack_part, &job);
+                   ab_values_of(stored ? stored->weights : NULL, args->weights, &ab_format_fp32),
+                   ab_values_of(stored ? stored->dst : NULL, args->dst, &ab_format_fp32)};
+    ab_for_prepared(p->threads, p->panels * p->parts, pack_part, &job);
     ab_for_prepared(p->threads, ab_div_up(p->outputs, BLOCK), run_block, &job);
     return AB_OK;
 }
@@ -146,18 +176,22 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 static void destroy(ab_pass *pass) { free(pass); }
 
 static void size_buffers(few_rows *p) {
-    const int64_t floats = AB_PANEL_ROWS * (AB_PANEL + p->inner) + FEW_ROWS * BLOCK;
+    const int64_t sums = BLOCK * AB_PANEL, floats = 2 * sums + AB_PANEL_ROWS * PART;
     p->panels = ab_div_up(p->rows, AB_PANEL);
+    p->parts = ab_div_up(p->inner, PART);
+    p->part = ab_div_up(p->inner, p->parts);
+    const int64_t tiles = p->panels * p->parts * (BLOCK / AB_PANEL_ROWS);
+    p->ahead_bytes = ab_aligned((size_t)ab_div_up(BLOCK * p->inner * (int64_t)sizeof(float), tiles));
     p->panels_bytes = ab_floats_bytes(p->panels * p->inner * AB_PANEL);
-    p->thread_bytes = ab_floats_bytes(ab_max64(floats, AB_PANEL * PACK));
+    p->thread_bytes = ab_floats_bytes(ab_max64(floats, AB_PANEL * PART));
     p->base.scratch_bytes = p->panels_bytes + (size_t)p->threads * p->thread_bytes;
 }
 
 ab_status ab_few_rows_pass(const ab_pass_spec *spec, ab_pass **pass) {
     const ab_conv *conv = &spec->conv;
     *pass = NULL;
-    if (spec->operands != &ab_format_fp32 || spec->kind != AB_PASS_FORWARD || conv->batch > FEW_ROWS)
-        return AB_OK;
+    if (spec->operands != &ab_format_fp32 || conv->batch > AB_FEW_ROWS) return AB_OK;
+    if (spec->kind != AB_PASS_FORWARD) return ab_few_rows_backward(spec, pass);
     few_rows *p = calloc(1, sizeof *p);
     if (!p) return ab_fail(AB_NO_MEMORY, "cannot allocate a product of few rows");
     p->threads = ab_parallel_threads();

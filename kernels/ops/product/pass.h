@@ -82,14 +82,17 @@ static inline ab_values ab_values_of(const ab_tensor *tensor, const void *plain,
     return tensor ? (ab_values){tensor->data, tensor->format} : (ab_values){plain, format};
 }
 
-/* Forward products of linear layers with at most 128 rows, for which packing the weights costs more than it
+/* Products of linear layers with at most AB_FEW_ROWS rows, for which a library's packing costs more than it
  * saves.
  *
- * Makes a forward pass for fp32 operands and 1x1 images. Otherwise leaves *pass NULL. Every result is summed
- * in the order of the inner dimension, so bits do not depend on the number of threads.
+ * Makes a pass for fp32 operands and 1x1 images (ab_few_rows_backward: one of the backward passes). Otherwise
+ * leaves *pass NULL. Every result is summed in the order of the inner dimension, so bits depend neither on
+ * the number of threads nor on the vector width.
  *
  * Internal to kernels/. */
+enum { AB_FEW_ROWS = 128 };
 AB_MUST_CHECK ab_status ab_few_rows_pass(const ab_pass_spec *spec, ab_pass **pass);
+AB_MUST_CHECK ab_status ab_few_rows_backward(const ab_pass_spec *spec, ab_pass **pass);
 
 /* Convolution for layers with at most eight result channels (LeNet's first layer, the input gradient of its
  * second), for which oneDNN's kernels are slow.

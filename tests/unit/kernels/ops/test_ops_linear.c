@@ -11,9 +11,10 @@ typedef struct linear_case {
 } linear_case;
 
 static const linear_case cases[] = {
-    {1, 1, 1, true},     {3, 5, 7, true},     {17, 33, 10, false},  {64, 400, 12, true},
-    {2, 1030, 3, true},  {96, 64, 48, true},  {72, 260, 180, true}, /* cut into slices */
-    {128, 40, 50, true}, {129, 40, 50, true},                       /* few rows, and one more */
+    {1, 1, 1, true},      {3, 5, 7, true},      {17, 33, 10, false},  {64, 400, 12, true},
+    {2, 1030, 3, true},   {96, 64, 48, true},   {72, 260, 180, true}, /* cut into slices */
+    {128, 40, 50, true},  {129, 40, 50, true},                        /* few rows, and one more */
+    {70, 150, 190, true}, {65, 272, 48, false},                       /* several parts, groups and blocks */
     {512, 96, 70, true}, /* the weight gradient into slices of the rows */
     {63, 34, 129, true}, /* tiles of oneDNN before 3.1 (library_defects.c) */
 };
@@ -164,26 +165,31 @@ static void bits_do_not_depend_on_the_lanes(void **state) {
     }
 }
 
+static void few_rows_case_at_two_widths(const linear_case *k, op_formats formats) {
+    const ab_isa levels[] = {AB_ISA_AVX2, AB_ISA_AVX512};
+    static const char *const passes[] = {"forward", "backward_data", "backward_weights"};
+    op_attrs attrs = attrs_of(k);
+    op_run r[2];
+    for (int i = 0; i < 2; i++) {
+        ab_exec exec = {.training = true, .path = AB_PATH_CONVERT};
+        assert_int_equal(ab_isa_force(levels[i]), AB_OK);
+        open_case(&r[i], k, &attrs, formats, &exec);
+        assert_int_equal(op_run_prepare(&r[i]), AB_OK);
+        op_run_both(&r[i]);
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(passes); i++)
+        assert_int_equal(strstr(ab_op_linear.describe(&r[0].io, passes[i]), "panel:avx2") != NULL,
+                         k->rows <= 128);
+    if (k->rows <= 128) op_run_same_results(&r[0], &r[1]);
+    for (int i = 0; i < 2; i++) op_run_close(&r[i]);
+}
+
 static void few_rows_give_the_same_bits_at_every_vector_width(void **state) {
     (void)state;
-    const ab_isa levels[] = {AB_ISA_AVX2, AB_ISA_AVX512};
-    for (size_t k = 0; k < AB_COUNT_OF(cases) && ab_isa_best() >= AB_ISA_AVX512; k++) {
-        op_attrs attrs = attrs_of(&cases[k]);
-        op_run r[2];
-        for (int i = 0; i < 2; i++) {
-            ab_exec exec = {.training = true, .path = AB_PATH_CONVERT};
-            assert_int_equal(ab_isa_force(levels[i]), AB_OK);
-            open_case(&r[i], &cases[k], &attrs, (op_formats){&ab_format_fp16, &ab_format_fp16, NULL}, &exec);
-            assert_int_equal(op_run_prepare(&r[i]), AB_OK);
-            op_run_both(&r[i]);
-        }
-        const char *text = ab_op_linear.describe(&r[0].io, "forward");
-        assert_int_equal(strcmp(text, "convert+panel:avx2") == 0, cases[k].rows <= 128);
-        if (cases[k].rows <= 128)
-            assert_memory_equal(r[0].out.data, r[1].out.data,
-                                (size_t)ab_tensor_count(&r[0].out) * sizeof(uint16_t));
-        for (int i = 0; i < 2; i++) op_run_close(&r[i]);
-    }
+    int formats;
+    const op_formats *format = op_all_formats(&formats);
+    for (int f = 0; f < formats && ab_isa_best() >= AB_ISA_AVX512; f++)
+        for (size_t k = 0; k < AB_COUNT_OF(cases); k++) few_rows_case_at_two_widths(&cases[k], format[f]);
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 

@@ -1,0 +1,36 @@
+/* Parts of matrices in memory, read as fp32 for matrix products and rounded from their results. Compiled once
+ * per CPU level (vec_part.c); every level gives the same bits.
+ *
+ * Internal to kernels/; the callers are few_rows*.c. */
+#ifndef AB_KERNELS_OPS_PRODUCT_VEC_PART_H
+#define AB_KERNELS_OPS_PRODUCT_VEC_PART_H
+
+#include "kernels/core/compiler.h"
+
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+/* How values are stored; formats without a storage type are fp32 values. */
+typedef enum ab_panel_kind { AB_PANEL_FP32, AB_PANEL_FP16, AB_PANEL_BF16 } ab_panel_kind;
+
+/* Rows of a matrix in memory: `columns` values from `data` on, then those `step` values further, and so on.
+ */
+typedef struct ab_panel_part {
+    void *data; /* not written where it is the source */
+    ab_panel_kind kind;
+    int64_t step, rows, columns;
+} ab_panel_part;
+
+typedef struct ab_vec_part {
+    /* dst[r * dst_step + c] = the part's values, widened; pack: to panel[r][c] of vec_panel.h, with zeros up
+     * to the next multiple of AB_PANEL_STEP columns */
+    void (*read)(float *dst, int64_t dst_step, const ab_panel_part *from);
+    void (*pack)(float *panel, const ab_panel_part *from);
+    /* The part's values = src[r * src_step + c], rounded once. */
+    void (*store)(const ab_panel_part *to, const float *src, int64_t src_step);
+} ab_vec_part;
+
+AB_END_DECLS
+
+#endif

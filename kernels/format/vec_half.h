@@ -116,7 +116,7 @@ static inline __mmask16 lanes_left(int64_t left) {
     return (__mmask16)mask;
 }
 
-static inline void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
+static AB_FORCE_INLINE void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         _mm512_storeu_ps(dst + i,
@@ -129,7 +129,7 @@ static inline __m256i narrowed_fp16(__m512 x) {
     return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-static inline void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
+static AB_FORCE_INLINE void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), narrowed_fp16(_mm512_loadu_ps(src + i)));
@@ -143,7 +143,7 @@ static inline __m512i widened_bf16(__m256i codes) {
     return _mm512_mask_or_epi32(x, nan, x, _mm512_set1_epi32(QUIET));
 }
 
-static inline void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
+static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         _mm512_storeu_si512(dst + i,
@@ -162,7 +162,7 @@ static inline __m256i narrowed_bf16(__m512 x) {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, BF16_DROP));
 }
 
-static inline void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
+static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), narrowed_bf16(_mm512_loadu_ps(src + i)));
@@ -176,14 +176,14 @@ static inline void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
 
 enum { LANES = 8, PAIR = 16 };
 
-static inline void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
+static AB_FORCE_INLINE void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
     widen_fp16_plain(dst + i, src + i, n - i);
 }
 
-static inline void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
+static AB_FORCE_INLINE void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         _mm_storeu_si128(
@@ -198,7 +198,7 @@ static inline __m256i quietened(__m256i bits) {
     return _mm256_or_si256(bits, _mm256_and_si256(nan, _mm256_set1_epi32(QUIET)));
 }
 
-static inline void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
+static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(src + i)));
@@ -220,7 +220,7 @@ static inline __m256i narrow_bf16_8(const float *src) {
     return _mm256_srli_epi32(rounded, BF16_DROP);
 }
 
-static inline void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
+static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
         /* packing works within 128-bit lanes: restore the order of the quarters */
@@ -233,10 +233,18 @@ static inline void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
 
 #else
 
-static inline void widen_fp16(float *dst, const uint16_t *src, int64_t n) { widen_fp16_plain(dst, src, n); }
-static inline void narrow_fp16(uint16_t *dst, const float *src, int64_t n) { narrow_fp16_plain(dst, src, n); }
-static inline void widen_bf16(float *dst, const uint16_t *src, int64_t n) { widen_bf16_plain(dst, src, n); }
-static inline void narrow_bf16(uint16_t *dst, const float *src, int64_t n) { narrow_bf16_plain(dst, src, n); }
+static AB_FORCE_INLINE void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
+    widen_fp16_plain(dst, src, n);
+}
+static AB_FORCE_INLINE void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
+    narrow_fp16_plain(dst, src, n);
+}
+static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
+    widen_bf16_plain(dst, src, n);
+}
+static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
+    narrow_bf16_plain(dst, src, n);
+}
 
 #endif
 

@@ -69,7 +69,7 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     static const ab_product_kind kind = {
-        .what = "conv2d", .own = ab_narrow_pass, .library = ab_dnnl_conv_pass};
+        .what = "conv2d", .own = ab_narrow_pass, .tiles = ab_conv_amx_pass, .library = ab_dnnl_conv_pass};
     ab_conv conv = geometry(io->attrs);
     ab_window_place(&conv.window, &io->in[0]->shape, &io->out->shape);
     conv.batch = io->in[0]->shape.dim[0];

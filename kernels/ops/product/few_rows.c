@@ -79,7 +79,7 @@ typedef struct block {
     int64_t first, count; /* outputs */
     float *sums;          /* [output][AB_PANEL], of a panel */
     float *weights;       /* of a tile: [output][PART] */
-    float *result;        /* [row][BLOCK], of a panel */
+    float *result;        /* [row][output], of a panel */
 } block;
 
 static block block_of(const few_job *job, int64_t k) {
@@ -92,19 +92,19 @@ static block block_of(const few_job *job, int64_t k) {
                    .result = weights + AB_PANEL_ROWS * PART};
 }
 
-static void store_panel(const few_job *job, const block *b, int64_t panel) {
-    const few_rows *p = job->p;
+void ab_turned_panel_store(const ab_turned_panel *t) {
     const ab_vec_panel *vec = ab_vec_panel_get();
-    const int64_t rows = rows_in(p, panel), at = panel * AB_PANEL * p->outputs + b->first;
-    const ab_panel_part part = ab_panel_part_of(&job->dst, at, p->outputs, rows, b->count);
-    for (int64_t i = 0; job->args->bias && i < b->count; i++)
-        for (int64_t r = 0; r < AB_PANEL; r++) b->sums[i * AB_PANEL + r] += job->args->bias[b->first + i];
-    if (job->dst.format == &ab_format_fp32) {
-        vec->transpose(part.data, p->outputs, b->sums, AB_PANEL, b->count, rows);
-    } else {
-        vec->transpose(b->result, BLOCK, b->sums, AB_PANEL, b->count, rows);
-        ab_panel_store(job->args, &job->dst, at, &part, b->result, BLOCK);
+    const float *bias = t->args->bias;
+    const int64_t at = t->row * t->outputs + t->first;
+    const ab_panel_part part = ab_panel_part_of(&t->dst, at, t->outputs, t->rows, t->count);
+    for (int64_t i = 0; bias && i < t->count; i++)
+        for (int64_t r = 0; r < AB_PANEL; r++) t->sums[i * AB_PANEL + r] += bias[t->first + i];
+    if (t->dst.format == &ab_format_fp32) {
+        vec->transpose(part.data, t->outputs, t->sums, AB_PANEL, t->count, t->rows);
+        return;
     }
+    vec->transpose(t->buffer, t->count, t->sums, AB_PANEL, t->count, t->rows);
+    ab_panel_store(t->args, &t->dst, at, &part, t->buffer, t->count);
 }
 
 /* Fetches into the cache what follows the weights of a tile of a block in those of the block that this thread
@@ -156,7 +156,15 @@ static void run_block(void *argument, int64_t k, int thread) {
     (void)thread;
     for (int64_t panel = 0; panel < p->panels; panel++) {
         for (int64_t part = 0; part < p->parts; part++) add_part(job, &b, panel, part);
-        store_panel(job, &b, panel);
+        ab_turned_panel_store(&(ab_turned_panel){.args = job->args,
+                                                 .dst = job->dst,
+                                                 .outputs = p->outputs,
+                                                 .first = b.first,
+                                                 .count = b.count,
+                                                 .row = panel * AB_PANEL,
+                                                 .rows = rows_in(p, panel),
+                                                 .sums = b.sums,
+                                                 .buffer = b.result});
     }
 }
 

@@ -49,6 +49,20 @@ static inline void ab_panel_store(const ab_pass_args *args, const ab_values *to,
                     part->columns);
 }
 
+/* Sums of some outputs for at most AB_PANEL rows of the input, to be stored as {rows, outputs}. */
+typedef struct ab_turned_panel {
+    const ab_pass_args *args;
+    ab_values dst;
+    int64_t outputs;      /* of the layer */
+    int64_t first, count; /* outputs */
+    int64_t row, rows;
+    float *sums;   /* [output][AB_PANEL] */
+    float *buffer; /* [row][output], used if dst is not fp32 */
+} ab_turned_panel;
+
+/* Adds the bias, turns the panel and rounds it to dst. Changes its sums. */
+void ab_turned_panel_store(const ab_turned_panel *panel);
+
 AB_END_DECLS
 
 #endif

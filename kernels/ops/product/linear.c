@@ -48,8 +48,10 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
-    static const ab_product_kind kind = {
-        .what = "linear", .own = ab_few_rows_pass, .library = ab_dnnl_matmul_pass};
+    static const ab_product_kind kind = {.what = "linear",
+                                         .own = ab_few_rows_pass,
+                                         .tiles = ab_few_rows_amx_pass,
+                                         .library = ab_dnnl_matmul_pass};
     const linear_attrs *a = io->attrs;
     const ab_shape *in = &io->in[0]->shape;
     ab_conv conv = {.window = {.in = {1, 1},

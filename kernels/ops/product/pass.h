@@ -94,6 +94,9 @@ enum { AB_FEW_ROWS = 128 };
 AB_MUST_CHECK ab_status ab_few_rows_pass(const ab_pass_spec *spec, ab_pass **pass);
 AB_MUST_CHECK ab_status ab_few_rows_backward(const ab_pass_spec *spec, ab_pass **pass);
 
+/* The same for bf16 operands on CPUs with AMX, for an even number of inputs: all three products. */
+AB_MUST_CHECK ab_status ab_few_rows_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
+
 /* Convolution for layers with at most eight result channels (LeNet's first layer, the input gradient of its
  * second), for which oneDNN's kernels are slow.
  *
@@ -103,6 +106,11 @@ AB_MUST_CHECK ab_status ab_few_rows_backward(const ab_pass_spec *spec, ab_pass *
  * channels of the result: out (forward), in (backward data) or out (backward weights). Otherwise leaves *pass
  * NULL. Bits do not depend on the number of threads. */
 AB_MUST_CHECK ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass);
+
+/* Convolutions of bf16 images with at most eight channels to at most sixteen on CPUs with AMX, for which the
+ * library wastes tiles or calls them image by image: stride and dilation 1, one group. All three products;
+ * otherwise leaves *pass NULL. Bits do not depend on the number of threads. */
+AB_MUST_CHECK ab_status ab_conv_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
 
 /* A product split into slices of the batch or of the outputs. A single-threaded library call per slice uses
  * all threads, and results do not depend on their number.

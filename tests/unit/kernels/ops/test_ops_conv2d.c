@@ -28,6 +28,11 @@ static const conv_case cases[] = {
     {2, 9, 13, 2, 4, 3, 6, 2, 3, 1, 2, 1, 1, 1, true},
     {2, 11, 9, 2, 5, 3, 3, 1, 1, 1, 1, 3, 1, 1, true},
     {3, 4, 4, 5, 1, 4, 4, 1, 1, 3, 3, 1, 1, 1, false},
+    /* tiles of AMX: several a row, an odd width, more images than blocks, a row of the kernel as long as
+       allowed */
+    {3, 9, 37, 6, 7, 3, 4, 1, 1, 1, 2, 1, 1, 1, true},
+    {17, 6, 17, 8, 12, 2, 8, 1, 1, 0, 3, 1, 1, 1, true},
+    {2, 7, 6, 8, 16, 3, 2, 1, 1, 2, 1, 1, 1, 1, false},
     /* where implementations of oneDNN are wrong (library_defects.c) */
     {1, 9, 6, 33, 5, 3, 1, 1, 1, 0, 0, 2, 1, 1, true},
     {2, 8, 1, 16, 3, 3, 3, 1, 2, 1, 1, 1, 1, 1, true},

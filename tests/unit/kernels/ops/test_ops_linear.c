@@ -2,6 +2,7 @@
  * count and CPU level, and behind three-dimensional inputs. */
 #include "oracle/op_run.h"
 
+#include "kernels/ops/product/amx.h"
 #include "kernels/vec/isa.h"
 #include "oracle/conv.h"
 
@@ -193,6 +194,25 @@ static void few_rows_give_the_same_bits_at_every_vector_width(void **state) {
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
+static bool uses_tiles(ab_isa level) {
+    op_attrs attrs = attrs_of(&cases[5]);
+    ab_exec exec = {.training = true};
+    op_run r;
+    assert_int_equal(ab_isa_force(level), AB_OK);
+    open_case(&r, &cases[5], &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+    assert_int_equal(op_run_prepare(&r), AB_OK);
+    const bool tiles = strcmp(ab_op_linear.describe(&r.io, "forward"), "native+tiles:amx_bf16") == 0;
+    op_run_close(&r);
+    return tiles;
+}
+
+static void bf16_is_computed_in_tiles_where_the_cpu_level_has_them(void **state) {
+    (void)state;
+    assert_false(uses_tiles(AB_ISA_PLAIN));
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+    assert_int_equal(uses_tiles(ab_isa_best()), ab_amx_is_usable());
+}
+
 /* An infinity in one input reaches exactly its row of out; one in dout exactly its row of din. */
 static void infinities_stay_in_their_row(void **state) {
     (void)state;
@@ -239,6 +259,7 @@ int main(void) {
         cmocka_unit_test(a_third_dimension_is_more_rows),
         cmocka_unit_test(bits_do_not_depend_on_the_lanes),
         cmocka_unit_test(few_rows_give_the_same_bits_at_every_vector_width),
+        cmocka_unit_test(bf16_is_computed_in_tiles_where_the_cpu_level_has_them),
         cmocka_unit_test(infinities_stay_in_their_row),
         cmocka_unit_test(images_must_be_flattened_first),
         cmocka_unit_test(flops_count_two_per_multiply_add),

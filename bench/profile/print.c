@@ -58,6 +58,11 @@ static void print_profile(const ab_profile *profile, bool all) {
              profile->step_ns > busy * profile->parts_ns
                  ? " (sum of the parts' medians; whole steps take longer: the machine is busy)"
                  : "");
+    if (profile->nonfinite)
+        ab_print(stdout,
+                 "  %lld of %lld losses are NaN or inf: these are the times of a training that learns "
+                 "nothing\n",
+                 (long long)profile->nonfinite, (long long)profile->steps);
     ab_print(stdout, "  %-20s %-18s %-8s %9s %8s %9s %8s %8s %9s  %-9s %s\n", "layer", "op", "pass", "ms",
              "share", "GFLOP/s", "GB/s", "flop/B", "of limit", "limit", "implementation");
     for (int i = 0; i < profile->rows; i++) {
@@ -74,24 +79,36 @@ static void print_profile(const ab_profile *profile, bool all) {
                  rest * 1e-6, 100 * rest / profile->parts_ns);
 }
 
+/* Time relative to the first cell's; "void" where either trains with losses that are no numbers. */
+static void ratio_text(const ab_profile *profile, const ab_profile *first, char text[16]) {
+    if (profile->nonfinite || first->nonfinite)
+        ab_text_exact(text, 16, "void");
+    else
+        ab_text_show(text, 16, "%.2fx", profile->parts_ns / first->parts_ns);
+}
+
 static void print_summary(const ab_profile *profile, int count) {
-    ab_print(stdout, "\n  %-40s %9s %8s %9s %8s %10s %8s\n", "cell", "ms", "of first", "ops", "casts",
-             "optimizer", "other");
+    char ratio[16];
+    ab_print(stdout, "\n  %-40s %9s %8s %9s %8s %10s %11s %8s\n", "cell", "ms", "of first", "ops", "casts",
+             "optimizer", "statistics", "other");
     for (int i = 0; i < count; i++) {
         const ab_profile *p = &profile[i];
-        ab_print(stdout, "  %-40s %9.4f %7.2fx", p->cell, p->parts_ns * 1e-6,
-                 p->parts_ns / profile[0].parts_ns);
-        static const int width[AB_PROFILE_KINDS] = {7, 6, 8, 6};
+        ratio_text(p, profile, ratio);
+        ab_print(stdout, "  %-40s %9.4f %8s", p->cell, p->parts_ns * 1e-6, ratio);
+        static const int width[AB_PROFILE_KINDS] = {7, 6, 8, 9, 6};
         for (int k = 0; k < AB_PROFILE_KINDS; k++)
             ab_print(stdout, " %*.1f %%", width[k],
                      100 * ab_profile_time_of(p, (ab_profile_kind)k) / p->parts_ns);
         printf("\n");
     }
-    puts("\nGB/s: every operand read or written once, which is the least there is; a cache may serve it\n"
-         "of limit: the time that the machine's own limit would take, of the time taken: for products the\n"
-         "rate of square ones of 256 or 512, for exp, tanh and erf their rate in cache (attention: both), "
-         "for\n"
-         "the rest copying within as many bytes");
+    puts(
+        "\nstatistics: of the data, in the first hundred steps of a training only; void: losses that are NaN "
+        "or inf\n"
+        "GB/s: every operand read or written once, which is the least there is; a cache may serve it\n"
+        "of limit: the time that the machine's own limit would take, of the time taken: for products the\n"
+        "rate of square ones of 256 or 512, for exp, tanh and erf their rate in cache (attention: both), "
+        "for\n"
+        "the rest copying within as many bytes");
 }
 
 void ab_profile_print(const ab_net *net, int64_t batch, const ab_machine_limits *limits,
@@ -123,7 +140,7 @@ cJSON *ab_machine_limits_json(const ab_machine_limits *limits) {
 }
 
 static cJSON *row_json(const ab_profile_row *row) {
-    static const char *const kinds[AB_PROFILE_KINDS] = {"op", "cast", "optimizer", "other"};
+    static const char *const kinds[AB_PROFILE_KINDS] = {"op", "cast", "optimizer", "statistics", "other"};
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "layer", row->op);
     cJSON_AddStringToObject(json, "op", row->type);
@@ -143,6 +160,7 @@ static cJSON *row_json(const ab_profile_row *row) {
 
 void ab_profile_add_json(cJSON *object, const ab_profile *profile) {
     cJSON_AddNumberToObject(object, "steps", (double)profile->steps);
+    cJSON_AddNumberToObject(object, "nonfinite_losses", (double)profile->nonfinite);
     cJSON_AddNumberToObject(object, "step_time_ns", profile->step_ns);
     cJSON_AddNumberToObject(object, "parts_time_ns", profile->parts_ns);
     cJSON *rows = cJSON_AddArrayToObject(object, "rows");

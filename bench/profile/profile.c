@@ -4,6 +4,7 @@
 
 #include "bench/timer/timer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ ab_status ab_profiler_open(ab_cell *cell, int64_t expected, ab_profiler *p) {
     p->stride = (expected + p->room - 1) / p->room;
     p->now = calloc((size_t)p->rows, sizeof *p->now);
     p->value = calloc((size_t)p->rows * (size_t)p->room, sizeof *p->value);
-    if (!p->now || !p->value) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    p->left = calloc((size_t)ab_cell_plan(cell)->params + 1, sizeof *p->left);
+    if (!p->now || !p->value || !p->left) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
     p->times = (ab_step_times){.now = ab_monotonic_ns, .part = p->now + nodes * AB_TIMED_PASSES};
     for (int pass = 0; pass < AB_TIMED_PASSES; pass++) p->times.node[pass] = p->now + pass * nodes;
     return AB_OK;
@@ -28,6 +30,7 @@ ab_status ab_profiler_open(ab_cell *cell, int64_t expected, ab_profiler *p) {
 void ab_profiler_close(ab_profiler *p) {
     free(p->now);
     free(p->value);
+    free(p->left);
     *p = (ab_profiler){.cell = NULL};
 }
 
@@ -39,13 +42,15 @@ void ab_profiler_begin_step(ab_profiler *p) {
     ab_cell_time(p->cell, &p->times);
 }
 
-void ab_profiler_end_step(ab_profiler *p, int64_t step_ns) {
+void ab_profiler_end_step(ab_profiler *p, int64_t step_ns, float loss) {
     const bool kept = is_kept(p);
     p->seen++;
     if (!kept) return;
     ab_cell_time(p->cell, NULL);
     p->now[p->rows - 1] = step_ns;
     for (int r = 0; r < p->rows; r++) p->value[r * p->room + p->steps] = (double)p->now[r];
+    for (int i = 0; i < ab_cell_plan(p->cell)->params; i++) p->left[i] = ab_cell_left_half(p->cell, i);
+    p->nonfinite += !isfinite(loss);
     p->steps++;
 }
 
@@ -59,7 +64,7 @@ static ab_status time_steps(double seconds, ab_profiler *p) {
         const int64_t begun = ab_monotonic_ns();
         ab_profiler_begin_step(p);
         AB_TRY(ab_cell_step(p->cell, NULL, &result));
-        ab_profiler_end_step(p, ab_monotonic_ns() - begun);
+        ab_profiler_end_step(p, ab_monotonic_ns() - begun, result.loss);
     }
     return AB_OK;
 }
@@ -101,7 +106,8 @@ static double backward_bytes(const ab_plan *plan, const ab_plan_node *node) {
     return bytes;
 }
 
-static double sums_bytes(const ab_plan *plan, const ab_plan_node *node) {
+/* left: half gradients that the update reads, which nobody casts. */
+static double sums_bytes(const ab_plan *plan, const ab_plan_node *node, const bool *left) {
     double bytes = 0;
     for (int i = 0; i < node->inputs; i++)
         if (node->in_sum[i] != AB_NONE)
@@ -109,7 +115,7 @@ static double sums_bytes(const ab_plan *plan, const ab_plan_node *node) {
                      bytes_of(plan, node->in_sum[i]) * (node->starts_grad_sum[i] ? 1 : 2);
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &plan->param[node->first_param + i];
-        if (param->used_grad != param->sum)
+        if (param->used_grad != param->sum && !left[node->first_param + i])
             bytes += bytes_of(plan, param->used_grad) + bytes_of(plan, param->sum);
     }
     return bytes;
@@ -187,7 +193,7 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
             row.bytes = backward_bytes(t->plan, node);
         } else {
             row.type = "cast";
-            row.bytes = sums_bytes(t->plan, node);
+            row.bytes = sums_bytes(t->plan, node, s->left);
             if (row.bytes <= 0) continue; /* nothing to sum: two readings of the clock */
         }
         if (p != AB_TIMED_SUMS) count_elementary(t->plan, node, op, p == AB_TIMED_BACKWARD, row.elementary);
@@ -198,7 +204,7 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
 }
 
 /* What the parts of a step read and write, where the plan says it. */
-static double part_bytes(const ab_plan *plan, int part) {
+static double part_bytes(const ab_plan *plan, int part, const bool *left) {
     double bytes = 0;
     for (int p = 0; p < plan->params; p++) {
         const ab_plan_param *param = &plan->param[p];
@@ -206,7 +212,9 @@ static double part_bytes(const ab_plan *plan, int part) {
             bytes += bytes_of(plan, param->used) + bytes_of(plan, param->stored);
         if (part != AB_TIMED_UPDATE || param->grad == AB_NONE || param->owner != AB_NONE) continue;
         const int weight = param->master != AB_NONE ? param->master : param->stored;
-        bytes += bytes_of(plan, param->master_grad != AB_NONE ? param->master_grad : param->grad);
+        bytes += bytes_of(plan, left[p]                         ? param->used_grad
+                                : param->master_grad != AB_NONE ? param->master_grad
+                                                                : param->grad);
         bytes += 2 * bytes_of(plan, weight);
         if (param->master != AB_NONE) bytes += bytes_of(plan, param->stored);
         for (int k = 0; k < AB_MAX_STATES; k++) bytes += 2 * bytes_of(plan, param->state[k]);
@@ -223,13 +231,14 @@ static void add_part(table t, const ab_profiler *s, int part) {
                                [AB_TIMED_REDUCTION] = {"reduction", AB_PROFILE_OTHER},
                                [AB_TIMED_UNSCALE] = {"unscale, clip", AB_PROFILE_UPDATE},
                                [AB_TIMED_UPDATE] = {"optimizer", AB_PROFILE_UPDATE},
+                               [AB_TIMED_STATISTICS] = {"data statistics", AB_PROFILE_STATISTICS},
                                [AB_TIMED_OTHER] = {"other", AB_PROFILE_OTHER}};
     const ab_profile_row row = {.op = "",
                                 .type = about[part].type,
                                 .pass = "step",
                                 .kind = about[part].kind,
                                 .ns = median_of(s, s->nodes * AB_TIMED_PASSES + part),
-                                .bytes = part_bytes(t.plan, part)};
+                                .bytes = part_bytes(t.plan, part, s->left)};
     t.batches = 1;
     add_row(&t, row);
 }
@@ -250,6 +259,7 @@ ab_status ab_profiler_rows(const ab_profiler *s, const ab_recipe *recipe, ab_pro
     for (int part = 0; part < AB_TIMED_PARTS; part++)
         if (part != AB_TIMED_REDUCTION || recipe->ranks.count > 1) add_part(t, s, part);
     profile->steps = s->steps;
+    profile->nonfinite = s->nonfinite;
     profile->step_ns = median_of(s, s->rows - 1);
     qsort(profile->row, (size_t)profile->rows, sizeof *profile->row, longest_first);
     return AB_OK;

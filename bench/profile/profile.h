@@ -16,6 +16,7 @@ typedef enum ab_profile_kind {
     AB_PROFILE_OP,
     AB_PROFILE_CAST, /* casts, of weights too; gradients cast or summed */
     AB_PROFILE_UPDATE,
+    AB_PROFILE_STATISTICS, /* of the data, in the first hundred steps of a training */
     AB_PROFILE_OTHER,
     AB_PROFILE_KINDS
 } ab_profile_kind;
@@ -38,8 +39,9 @@ typedef struct ab_profile {
     char *cell; /* the cell's name; owned */
     const char *level, *half;
     int64_t steps;
-    double step_ns;  /* median over steps */
-    double parts_ns; /* sum of the rows: less than step_ns where the machine is busy */
+    int64_t nonfinite; /* of their losses: NaN or inf */
+    double step_ns;    /* median over steps */
+    double parts_ns;   /* sum of the rows: less than step_ns where the machine is busy */
     int rows;
     ab_profile_row *row;  /* owned, longest first; texts are borrowed from the network and the cell */
     struct ab_cell *kept; /* owned: keeps those texts alive; NULL: the caller does */
@@ -51,9 +53,11 @@ typedef struct ab_profiler {
     ab_step_times times;
     int nodes, rows;     /* AB_TIMED_PASSES rows a node, then the parts, then the whole step */
     int64_t room, steps; /* that are kept */
+    int64_t nonfinite;   /* of their losses */
     int64_t stride, seen;
     int64_t *now;  /* [rows]: of the current step */
     double *value; /* [rows * room] */
+    bool *left;    /* [parameters]: the last step left the half gradient to the update */
 } ab_profiler;
 
 /* `expected`: how many steps will be timed; of more than AB_PROFILER_MOST every second, third, ... is kept.
@@ -62,17 +66,17 @@ enum { AB_PROFILER_MOST = 1024 };
 AB_MUST_CHECK ab_status ab_profiler_open(ab_cell *cell, int64_t expected, ab_profiler *profiler);
 void ab_profiler_close(ab_profiler *profiler);
 
-/* Around a step of the cell: reads the clock after every part. step_ns: of the step as a whole. */
+/* Around a step of the cell: reads the clock after every part. step_ns: of the step as a whole; its loss. */
 void ab_profiler_begin_step(ab_profiler *profiler);
-void ab_profiler_end_step(ab_profiler *profiler, int64_t step_ns);
+void ab_profiler_end_step(ab_profiler *profiler, int64_t step_ns, float loss);
 
 /* Medians over the steps so far, as rows. Free with ab_profile_clear, also after an error. */
 AB_MUST_CHECK ab_status ab_profiler_rows(const ab_profiler *profiler, const ab_recipe *recipe,
                                          ab_profile *profile);
 
 /* Trains up to `steps` steps of a cell of its own after some that warm up; once ten have run, for at most
- * `seconds` (0: no limit). The statistics of the first samples are part of the first steps, so fewer than a
- * hundred steps tell too much of "batch". Free with ab_profile_clear, also after an error. */
+ * `seconds` (0: no limit). Statistics of the data are counted in the first hundred steps, and shown apart.
+ * Free with ab_profile_clear, also after an error. */
 AB_MUST_CHECK ab_status ab_profile_cell(const ab_cell_config *settings, const char *name, int64_t steps,
                                         double seconds, ab_profile *profile);
 void ab_profile_clear(ab_profile *profile);

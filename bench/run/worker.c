@@ -432,7 +432,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         if (extra > 0) ab_busy_loop(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.replayed, before),
                 now = before + time;
-        if (profiled) ab_profiler_end_step(profiler, time);
+        if (profiled) ab_profiler_end_step(profiler, time, result.loss);
         double norm = (double)NAN; /* after the step's time was taken */
         if (full) AB_TRY(ab_cell_gradient_norm(cell, &result, &norm));
         if (full) AB_TRY(ab_cell_check_ranks(cell));

@@ -25,6 +25,7 @@ assert document["format"] == "ampbench-profile-1"
 assert document["limits"]["product_flops_per_s"]["fp32"] > 0
 assert all(document["limits"]["function_values_per_s"][f] > 0 for f in ("exp", "tanh", "erf"))
 levels = [cell["level"] for cell in document["cells"]]
+update = {}
 assert levels == ["O0", "O1", "O2"], levels
 for cell in document["cells"]:
     rows = cell["rows"]
@@ -35,9 +36,23 @@ for cell in document["cells"]:
     passes = {(row["layer"], row["pass"]) for row in rows if row["op"] == "conv2d"}
     assert passes == {(layer, p) for layer in ("conv1", "conv2") for p in ("forward", "backward")}, passes
     assert all("implementation" in row for row in rows if row["op"] == "conv2d")
+    assert cell["nonfinite_losses"] == 0
+    # samples of the first steps are counted, apart from what every step costs
+    assert [row["op"] for row in rows if row["kind"] == "statistics"] == ["data statistics"]
+    # O1's update widens the half gradients itself: no cast of them is claimed, and fewer bytes are read
+    assert cell["level"] != "O1" or not any(row["pass"] == "sums" for row in rows), rows
+    update[cell["level"]] = next(row["bytes"] for row in rows if row["op"] == "optimizer")
     casts = sum(row["kind"] == "cast" for row in rows)
     assert (casts > 1) == (cell["level"] != "O0"), (cell["id"], casts)
+weights = 61706  # of lenet5
+assert update["O0"] - update["O1"] == 2 * weights, update
 EOF
+
+# a training that diverges is not compared
+run profile "${common[@]}" --levels O0,O2 --lr 1e9 --steps 4
+expect_rc 0 "profile of a training that diverges"
+expect_text "$work/out" "4 of 4 losses are NaN or inf" "profile of a training that diverges"
+expect_text "$work/out" " void " "profile of a training that diverges"
 
 run profile "${common[@]}" --levels O0 --steps 3 --out "$work/out.json"
 expect_rc 0 "profile to a file"

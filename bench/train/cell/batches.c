@@ -44,27 +44,29 @@ static int64_t inputs_of_sample(const ab_data *data) {
     return data->stored_height ? data->height * data->width * data->channels : ab_shape_count(&data->shape.x);
 }
 
-ab_status ab_batches_write(ab_batches *b, ab_split split, int64_t step, void *samples, void *targets) {
+void ab_batches_write(ab_batches *b, ab_split split, void *samples, void *targets) {
     const ab_data *data = b->data;
     const int64_t n = b->memory->plan->batch, each = inputs_of_sample(data);
-    const unsigned faults = b->faults & AB_FAULTS_OF_DATA;
+    const unsigned faults = split == AB_SPLIT_TRAIN ? b->faults & AB_FAULTS_OF_DATA : 0;
     ab_data_fill(data, split, b->normalize, b->index, n, samples, targets);
-    if (split != AB_SPLIT_TRAIN) return AB_OK;
     if (faults) ab_inject_data_fault(faults, data, b->seed, b->index, n, each, samples, targets);
-    if (step < 0) return AB_OK;
-    return ab_always_on_batch(b->stats, &data->shape, step, b->index, samples, targets, n, each);
+}
+
+ab_status ab_batches_count(ab_batches *b, int64_t step, const void *samples, const void *targets) {
+    return ab_always_on_batch(b->stats, &b->data->shape, step, b->index, samples, targets,
+                              b->memory->plan->batch, inputs_of_sample(b->data));
 }
 
 ab_status ab_batches_load_targets(ab_batches *b) {
-    if (b->faults & AB_FAULTS_OF_DATA) return ab_batches_load(b, AB_SPLIT_TRAIN, -1);
+    if (b->faults & AB_FAULTS_OF_DATA) return ab_batches_load(b, AB_SPLIT_TRAIN);
     ab_data_fill(b->data, AB_SPLIT_TRAIN, b->normalize, b->index, b->memory->plan->batch, NULL, b->targets);
     if (b->memory->backend->host_memory) return AB_OK;
     return ab_tensor_upload(&b->memory->tensor[b->memory->plan->targets], b->targets);
 }
 
-ab_status ab_batches_load(ab_batches *b, ab_split split, int64_t step) {
+ab_status ab_batches_load(ab_batches *b, ab_split split) {
     const ab_plan *plan = b->memory->plan;
-    AB_TRY(ab_batches_write(b, split, step, b->samples, b->targets));
+    ab_batches_write(b, split, b->samples, b->targets);
     if (b->memory->backend->host_memory) return AB_OK;
     AB_TRY(ab_tensor_upload(&b->memory->tensor[plan->input], b->samples));
     return ab_tensor_upload(&b->memory->tensor[plan->targets], b->targets);

@@ -37,15 +37,18 @@ void ab_batches_choose_range(ab_batches *batches, int64_t first, int64_t n);
  */
 void ab_batches_choose_spread(ab_batches *batches, int64_t first, int64_t step);
 
-/* Writes the chosen samples, with the data faults if they are for training. `step`: counts them in the
- * always-on statistics of that step; -1: does not count them. Errors: AB_NO_MEMORY. */
-AB_MUST_CHECK ab_status ab_batches_write(ab_batches *batches, ab_split split, int64_t step, void *samples,
-                                         void *targets);
+/* Writes the chosen samples, with the data faults if they are for training. */
+void ab_batches_write(ab_batches *batches, ab_split split, void *samples, void *targets);
 
-/* The same into the input tensors, on the host or the device. */
-AB_MUST_CHECK ab_status ab_batches_load(ab_batches *batches, ab_split split, int64_t step);
+/* The same into `samples` and `targets` of the batches and the input tensors, on the host or the device. */
+AB_MUST_CHECK ab_status ab_batches_load(ab_batches *batches, ab_split split);
 
-/* The chosen training samples' targets as ab_batches_load writes them without a step; the input tensor is not
+/* Counts what was written of the chosen training samples in the always-on statistics of `step`. AB_NO_MEMORY.
+ */
+AB_MUST_CHECK ab_status ab_batches_count(ab_batches *batches, int64_t step, const void *samples,
+                                         const void *targets);
+
+/* The chosen training samples' targets as ab_batches_load writes them; the input tensor is not
  * valid afterwards. */
 AB_MUST_CHECK ab_status ab_batches_load_targets(ab_batches *batches);
 

@@ -149,6 +149,9 @@ void ab_cell_follow(ab_cell *cell, const ab_watch *follower);
  * host's clock: not for a device that computes while the host goes on. */
 void ab_cell_time(ab_cell *cell, ab_step_times *times);
 
+/* Whether the last step left the half gradient of a parameter to the update, which widens it, uncast. */
+bool ab_cell_left_half(const ab_cell *cell, int param);
+
 /* Copies from another cell of the same network: the parameters as its ops will read them in its next step
  * (rounded to that format), its running statistics and its batch position. Optimizer state and loss scale are
  * kept. */

@@ -90,7 +90,7 @@ static bool runs(const search *s, int n) { return s->needed[s->plan->node[n].out
 static ab_status load(search *s, int64_t batch) {
     ab_batches_choose(&s->cell->batches, batch);
     if (!s->needed[s->plan->input]) return ab_batches_load_targets(&s->cell->batches);
-    return ab_batches_load(&s->cell->batches, AB_SPLIT_TRAIN, -1);
+    return ab_batches_load(&s->cell->batches, AB_SPLIT_TRAIN);
 }
 
 static ab_status add_targets(search *s, part *p) {

@@ -77,6 +77,12 @@ ab_status ab_cell_gradient_norm(const ab_cell *cell, const ab_step_result *resul
     return AB_OK;
 }
 
+bool ab_cell_left_half(const ab_cell *cell, int param) {
+    const ab_gradients *g = &cell->gradients;
+    const int i = cell->trained.place[param];
+    return i >= 0 && g->keeps_made && g->made[i];
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* The fp32 master if there is one: the tensor that the optimizer updates. */

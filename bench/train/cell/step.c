@@ -185,8 +185,11 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     cell->walk.exec.step = (uint32_t)number;
     ab_batches_choose(&cell->batches, number);
     repeat_samples(cell);
-    AB_TRY(ab_batches_load(&cell->batches, AB_SPLIT_TRAIN, noted ? at->steps : -1));
+    AB_TRY(ab_batches_load(&cell->batches, AB_SPLIT_TRAIN));
     ab_step_times_part(cell->walk.times, AB_TIMED_BATCH);
+    if (noted)
+        AB_TRY(ab_batches_count(&cell->batches, at->steps, cell->batches.samples, cell->batches.targets));
+    ab_step_times_part(cell->walk.times, AB_TIMED_STATISTICS);
     AB_TRY(ab_forward(&cell->walk));
     AB_TRY(ab_forward_loss(&cell->walk, loss));
     AB_TRY(ab_score_batch(&cell->score, &cell->batches));

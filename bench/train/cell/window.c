@@ -212,7 +212,8 @@ static ab_status send_batch(ab_cell *cell, int slot, int64_t number, int64_t ste
     void *buffer[2];
     AB_TRY(w->ops->stage_buffers(w->stage, slot, buffer));
     ab_batches_choose(&cell->batches, number);
-    AB_TRY(ab_batches_write(&cell->batches, AB_SPLIT_TRAIN, step, buffer[0], buffer[1]));
+    ab_batches_write(&cell->batches, AB_SPLIT_TRAIN, buffer[0], buffer[1]);
+    AB_TRY(ab_batches_count(&cell->batches, step, buffer[0], buffer[1]));
     return w->ops->stage_send(w->stage, slot);
 }
 

@@ -24,6 +24,7 @@ typedef enum ab_timed_part {
     AB_TIMED_REDUCTION,    /* gradients of ranks: kept, sent, summed */
     AB_TIMED_UNSCALE,      /* gradients unscaled, checked, clipped; loss scaler */
     AB_TIMED_UPDATE,       /* optimizer */
+    AB_TIMED_STATISTICS,   /* of the data: of the first steps' samples */
     AB_TIMED_OTHER,        /* loss, accuracy, statistics of every step */
     AB_TIMED_PARTS
 } ab_timed_part;

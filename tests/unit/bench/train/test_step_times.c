@@ -88,6 +88,7 @@ static void every_part_is_timed_as_often_as_it_runs(void **state) {
         }
         for (int p = 0; p < AB_TIMED_PARTS; p++) sum += t.part[p];
         assert_int_equal(t.part[AB_TIMED_BATCH], STEPS * batches);
+        assert_int_equal(t.part[AB_TIMED_STATISTICS], STEPS * batches);
         assert_int_equal(t.part[AB_TIMED_WEIGHT_CASTS], STEPS * batches);
         assert_int_equal(t.part[AB_TIMED_UNSCALE], STEPS);
         assert_int_equal(t.part[AB_TIMED_UPDATE], STEPS);

@@ -17,17 +17,7 @@ static bool is_shown(const cJSON *series) {
            (scatters || cJSON_GetArraySize(ab_json_at(series, "changes")) > 0);
 }
 
-static int shown(const cJSON *json, int page, const cJSON **list) {
-    int seen = 0, count = 0;
-    const cJSON *series;
-    cJSON_ArrayForEach(series, ab_json_at(json, "series")) {
-        if (!is_shown(series)) continue;
-        if (seen++ / PER_PAGE == page && list) list[count++] = series;
-    }
-    return list ? count : seen;
-}
-
-static int pages(const cJSON *json) { return (shown(json, 0, NULL) + PER_PAGE - 1) / PER_PAGE; }
+static int pages(ab_plot_input *in) { return ab_plot_item_pages(in, "series", is_shown, PER_PAGE); }
 
 static double unit_of(const cJSON *series) {
     const char *metric = ab_json_text(series, "metric", "");
@@ -153,9 +143,9 @@ static void write_array(const char *name, int size, FILE *script) {
     fprintf(script, "[%d]\n", size);
 }
 
-static ab_status write_plot(const cJSON *json, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     const cJSON *list[PER_PAGE];
-    int panels = shown(json, page, list);
+    int panels = ab_plot_items(in, "series", is_shown, page, PER_PAGE, list);
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "height", PANEL_HEIGHT * panels + MARGINS);
@@ -176,4 +166,4 @@ static ab_status write_plot(const cJSON *json, int page, FILE *data, FILE *scrip
 }
 
 extern const char ab_embedded_gp_history[];
-const ab_plot ab_plot_history = {"history", ab_embedded_gp_history, pages, write_plot, false};
+const ab_plot ab_plot_history = {"history", ab_embedded_gp_history, pages, write_plot, false, NULL, NULL};

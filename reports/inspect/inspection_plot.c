@@ -79,9 +79,10 @@ static void add_bins(cJSON *document, const ab_census *census) {
 
 /* ---- the plot -------------------------------------------------------------------------------- */
 
-static int pages(const cJSON *document) { return cJSON_GetArraySize(ab_json_at(document, "percent")) > 0; }
+static int pages(ab_plot_input *in) { return cJSON_GetArraySize(ab_json_at(in->document, "percent")) > 0; }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
+    const cJSON *document = in->document;
     (void)page;
     const cJSON *item = NULL;
     int e = AB_CENSUS_EMIN;

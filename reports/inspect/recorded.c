@@ -60,12 +60,10 @@ typedef void (*visitor)(const walk *w, const cJSON *cell, const char *list, cons
 
 static bool is_o0(const cJSON *cell) { return strcmp(ab_json_text(cell, "level", ""), "O0") == 0; }
 
-static bool is_wanted(const cJSON *document, const cJSON *cell) {
-    const cJSON *other;
-    bool any = false;
-    if (cJSON_IsString(ab_json_at(cell, "twin"))) return false;
-    cJSON_ArrayForEach(other, ab_json_at(document, "cells")) any = any || is_o0(other);
-    return !any || is_o0(cell);
+static bool has_o0(const cJSON *document) {
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) if (is_o0(cell)) return true;
+    return false;
 }
 
 static void visit_list(walk *w, const cJSON *cell, const char *list, visitor visit, void *to) {
@@ -84,9 +82,10 @@ static void visit_list(walk *w, const cJSON *cell, const char *list, visitor vis
 static ab_status visit_all(walk *w, visitor visit, void *to) {
     static const char *const lists[] = {"tensors", "activations", "weights", "optimizer_state"};
     const cJSON *cell;
+    const bool only_o0 = has_o0(w->document);
     cJSON_ArrayForEach(cell, ab_json_at(w->document, "cells")) {
-        for (size_t i = 0; i < AB_COUNT_OF(lists) && is_wanted(w->document, cell); i++)
-            visit_list(w, cell, lists[i], visit, to);
+        if (cJSON_IsString(ab_json_at(cell, "twin")) || (only_o0 && !is_o0(cell))) continue;
+        for (size_t i = 0; i < AB_COUNT_OF(lists); i++) visit_list(w, cell, lists[i], visit, to);
     }
     if (w->seen > 0) return AB_OK;
     return ab_fail(AB_INPUT,

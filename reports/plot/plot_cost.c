@@ -14,7 +14,7 @@ static bool accept(const cJSON *cell) {
     return !ab_plot_is_perturbed_baseline(cell) && cJSON_IsNumber(ab_json_at(cell, "memory_bytes.total"));
 }
 
-static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, PER_PAGE); }
+static int pages(ab_plot_input *in) { return ab_plot_page_count(in, accept, PER_PAGE); }
 
 static double figure(const cJSON *cell, const char *key) {
     return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
@@ -26,7 +26,7 @@ static double highest_rate(const cJSON *cell) {
 }
 
 /* Row number, rate with its extremes, then the upper ends of the stacked memory categories in MiB. */
-static void write_row(const cJSON *document, const cJSON *cell, int row, FILE *data) {
+static void write_row(ab_plot_input *in, const cJSON *cell, int row, FILE *data) {
     char label[AB_PLOT_LABEL];
     double rate = figure(cell, "samples_per_s"), time = figure(cell, "step_time_ns"), bytes = 0;
     fprintf(data, "%d", row);
@@ -38,7 +38,7 @@ static void write_row(const cJSON *document, const cJSON *cell, int row, FILE *d
             ab_json_number(ab_json_at(cell, "memory_bytes"), ab_mem_category_name((ab_mem_category)i), 0);
         ab_plot_number(data, bytes / (1024 * 1024));
     }
-    fprintf(data, "  # %s\n", ab_plot_label(document, cell, label));
+    fprintf(data, "  # %s\n", ab_plot_label(in, cell, label));
 }
 
 static void rate_text(const cJSON *cell, char *text) {
@@ -62,34 +62,34 @@ static void write_label(FILE *script, const char *array, int row, const char *te
     fputc('\n', script);
 }
 
-static int longest_label(const cJSON *document, const cJSON *const *cell, int rows) {
+static int longest_label(ab_plot_input *in, const cJSON *const *cell, int rows) {
     char label[AB_PLOT_LABEL];
     int longest = 0;
     for (int i = 0; i < rows; i++) {
-        int width = ab_text_width(ab_plot_title(document, cell[i], TITLE, label));
+        int width = ab_text_width(ab_plot_title(in, cell[i], TITLE, label));
         if (width > longest) longest = width;
     }
     return longest;
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     const cJSON *cell[PER_PAGE];
     char text[AB_PLOT_LABEL];
-    int rows = ab_plot_cells(document, accept, page, PER_PAGE, cell);
+    int rows = ab_plot_cells(in, accept, page, PER_PAGE, cell);
     double top_rate = 0, top_memory = 0;
     fputs("# row  samples_per_s  lowest  highest  upper ends of the memory categories, MiB\n", data);
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
-    ab_plot_set_build(script, document);
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, text));
+    ab_plot_set_build(script, in->document);
     ab_plot_set_number(script, "rows", rows);
     ab_plot_set_number(script, "width", 1100);
-    ab_plot_set_number(script, "left", longest_label(document, cell, rows) * 7 + 40);
+    ab_plot_set_number(script, "left", longest_label(in, cell, rows) * 7 + 40);
     ab_plot_set_number(script, "height", ROW_HEIGHT * rows + MARGINS);
     fprintf(script, "array cell[%d]\narray rate_text[%d]\narray memory_text[%d]\narray color_of[%d]\n", rows,
             rows, rows, rows);
     for (int i = 0; i < rows; i++) {
-        write_row(document, cell[i], i + 1, data);
-        write_label(script, "cell", i + 1, ab_plot_title(document, cell[i], TITLE, text));
-        ab_plot_set_color(script, i + 1, document, cell[i]);
+        write_row(in, cell[i], i + 1, data);
+        write_label(script, "cell", i + 1, ab_plot_title(in, cell[i], TITLE, text));
+        ab_plot_set_color(script, i + 1, in, cell[i]);
         rate_text(cell[i], text);
         write_label(script, "rate_text", i + 1, text);
         memory_text(cell[i], text);
@@ -110,4 +110,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_cost[];
 extern const ab_plot ab_plot_cost;
-const ab_plot ab_plot_cost = {"cost", ab_embedded_gp_cost, pages, write_plot, false};
+const ab_plot ab_plot_cost = {"cost", ab_embedded_gp_cost, pages, write_plot, false, NULL, NULL};

@@ -7,6 +7,7 @@
 #include "reports/record/text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -70,6 +71,11 @@ static const char *layer_name(const cJSON *cell, int i) {
     return name;
 }
 
+/* Panels per page, such that a page has at most MAX_ROWS rows; at least one. */
+typedef struct fit {
+    int panels;
+} fit;
+
 static int most_layers(const cJSON *document) {
     int most = 1;
     const cJSON *cell, *cells = ab_json_at(document, "cells");
@@ -80,15 +86,19 @@ static int most_layers(const cJSON *document) {
     return most;
 }
 
-/* Panels per page, such that a page has at most MAX_ROWS rows; at least one. */
-static int per_page(const cJSON *document) {
-    int fit = MAX_ROWS / most_layers(document);
-    return fit < 1 ? 1 : fit > MAX_PANELS ? MAX_PANELS : fit;
+static ab_status prepare(ab_plot_input *in) {
+    fit *f = in->prepared = malloc(sizeof *f);
+    if (!f) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
+    const int panels = MAX_ROWS / most_layers(in->document);
+    f->panels = panels < 1 ? 1 : panels > MAX_PANELS ? MAX_PANELS : panels;
+    return AB_OK;
 }
 
-static int pages(const cJSON *document) {
-    const bool any = ab_plot_page_count(document, is_probed, 1) > 0;
-    return any ? ab_plot_page_count(document, accept, per_page(document)) : 0;
+static int per_page(const ab_plot_input *in) { return ((const fit *)in->prepared)->panels; }
+
+static int pages(ab_plot_input *in) {
+    const bool any = ab_plot_page_count(in, is_probed, 1) > 0;
+    return any ? ab_plot_page_count(in, accept, per_page(in)) : 0;
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -134,10 +144,10 @@ static void write_text(FILE *script, const char *name, int panel, const char *te
     fputc('\n', script);
 }
 
-static void write_texts(const cJSON *document, const cJSON *cell, int panel, FILE *script) {
+static void write_texts(ab_plot_input *in, const cJSON *cell, int panel, FILE *script) {
     char text[AB_PLOT_LABEL], share[AB_TEXT_NUMBER];
     const bool modelled = ab_json_is_true(cell, "summary.flushed_modelled");
-    write_text(script, "title", panel, ab_plot_title(document, cell, TITLE, text));
+    write_text(script, "title", panel, ab_plot_title(in, cell, TITLE, text));
     ab_text_percent(share, ab_json_number(cell, "summary.flushed_share", (double)NAN));
     ab_text_show(text, sizeof text,
                  modelled ? "nothing is cast; a cast would flush %s %%" : "%s %% flushed in all", share);
@@ -145,13 +155,13 @@ static void write_texts(const cJSON *document, const cJSON *cell, int panel, FIL
     write_text(script, "sentence", panel, sentence_of(cell));
 }
 
-static void write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {
+static void write_panel(ab_plot_input *in, const cJSON *cell, int panel, FILE *data, FILE *script) {
     char text[AB_PLOT_LABEL];
-    write_texts(document, cell, panel, script);
+    write_texts(in, cell, panel, script);
     fprintf(script, "layers[%d] = %d; first_layer[%d] = used; trained[%d] = %d; ", panel + 1, row_count(cell),
             panel + 1, panel + 1, ab_steps_of_cell(cell));
-    ab_plot_set_color(script, panel + 1, document, cell);
-    fprintf(data, "# %s\n# row  from_step  to_step  flushed_percent\n", ab_plot_label(document, cell, text));
+    ab_plot_set_color(script, panel + 1, in, cell);
+    fprintf(data, "# %s\n# row  from_step  to_step  flushed_percent\n", ab_plot_label(in, cell, text));
     if (sentence_of(cell)[0] == '\0') write_strips(cell, data);
     for (int i = 0; i < layer_count(cell); i++) {
         ab_text_elide(ab_text_clean(text, sizeof text, layer_name(cell, i)), 20);
@@ -168,15 +178,15 @@ static double most_steps(const cJSON *const *cell, int count) {
     return most;
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     static const char *const arrays[] = {"title",       "note",    "sentence", "layers",
                                          "first_layer", "trained", "color_of"};
     const cJSON *cell[MAX_PANELS];
     char subject[AB_PLOT_LABEL];
-    int panels = ab_plot_cells(document, accept, page, per_page(document), cell), rows = 0, layers = 1;
+    int panels = ab_plot_cells(in, accept, page, per_page(in), cell), rows = 0, layers = 1;
     for (int i = 0; i < panels; i++) rows += row_count(cell[i]);
     for (int i = 0; i < panels; i++) layers += layer_count(cell[i]);
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, subject));
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "row_height", ROW_HEIGHT);
     ab_plot_set_number(script, "title_height", TITLE_HEIGHT);
@@ -185,10 +195,10 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     ab_plot_set_number(script, "steps", most_steps(cell, panels));
     for (size_t i = 0; i < AB_COUNT_OF(arrays); i++) fprintf(script, "array %s[%d]\n", arrays[i], panels);
     fprintf(script, "array layer[%d]\nused = 0\n", layers);
-    for (int i = 0; i < panels; i++) write_panel(document, cell[i], i, data, script);
+    for (int i = 0; i < panels; i++) write_panel(in, cell[i], i, data, script);
     return AB_OK;
 }
 
 extern const char ab_embedded_gp_flush[];
 extern const ab_plot ab_plot_flush;
-const ab_plot ab_plot_flush = {"flush", ab_embedded_gp_flush, pages, write_plot, false};
+const ab_plot ab_plot_flush = {"flush", ab_embedded_gp_flush, pages, write_plot, false, prepare, free};

@@ -29,13 +29,11 @@ static bool has_accuracy(const cJSON *cell) {
 
 static bool has_loss(const cJSON *cell) { return is_timed(cell) && isfinite(figure(cell, "loss_final")); }
 
-typedef bool (*filter)(const cJSON *cell);
-
-static filter choose(const cJSON *document) {
-    return ab_plot_page_count(document, has_accuracy, PER_PAGE) > 0 ? has_accuracy : has_loss;
+static ab_plot_filter choose(ab_plot_input *in) {
+    return ab_plot_page_count(in, has_accuracy, PER_PAGE) > 0 ? has_accuracy : has_loss;
 }
 
-static int pages(const cJSON *document) { return ab_plot_page_count(document, choose(document), PER_PAGE); }
+static int pages(ab_plot_input *in) { return ab_plot_page_count(in, choose(in), PER_PAGE); }
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
@@ -54,13 +52,13 @@ static void wilson(double p, double n, double *low, double *high) {
     *high = fmin(centre + half, 1);
 }
 
-static point point_of(const cJSON *document, const cJSON *cell, bool accuracy) {
+static point point_of(ab_plot_input *in, const cJSON *cell, bool accuracy) {
     double rate = figure(cell, "samples_per_s"), time = figure(cell, "step_time_ns");
     point p = {.rate = rate,
                .rate_low = rate * time / figure(cell, "step_time_ns_high"),
                .rate_high = rate * time / figure(cell, "step_time_ns_low"),
                .certified = ab_json_is_true(cell, "summary.certificate.passed"),
-               .color = ab_plot_color(document, cell)};
+               .color = ab_plot_color(in, cell)};
     if (accuracy) {
         double share = ab_json_number(cell, "test_accuracy", 0);
         wilson(share, fmax(ab_json_number(cell, "test_count", 1), 1), &p.low, &p.high);
@@ -68,7 +66,7 @@ static point point_of(const cJSON *document, const cJSON *cell, bool accuracy) {
         p.low *= 100;
         p.high *= 100;
     } else {
-        const ab_floors floors = ab_summary_floors(document);
+        const ab_floors floors = ab_summary_floors(in->document);
         const double floor = fmax(floors.noise, floors.rounding);
         p.value = figure(cell, "loss_final");
         p.low = p.value - floor;
@@ -169,7 +167,7 @@ static void write_numbers(const point *p, int count, range r, bool accuracy, dou
                 i + 1, p[i].color);
 }
 
-static void write_variables(const cJSON *document, range r, bool accuracy, int count, double height,
+static void write_variables(ab_plot_input *in, range r, bool accuracy, int count, double height,
                             FILE *script) {
     char text[AB_PLOT_LABEL];
     const struct {
@@ -179,38 +177,37 @@ static void write_variables(const cJSON *document, range r, bool accuracy, int c
                   {"height", height},         {"left", r.left},       {"right", r.right},
                   {"bottom", r.bottom},       {"top", r.top},         {"plot_left", PLOT_LEFT},
                   {"plot_right", PLOT_RIGHT}, {"plot_top", PLOT_TOP}, {"plot_bottom", height - BELOW}};
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
-    ab_plot_set_build(script, document);
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, text));
+    ab_plot_set_build(script, in->document);
     for (size_t i = 0; i < AB_COUNT_OF(number); i++)
         ab_plot_set_number(script, number[i].name, number[i].value);
 }
 
-static void write_list(const cJSON *document, const cJSON *const *cell, const point *p, int count,
-                       FILE *script) {
+static void write_list(ab_plot_input *in, const cJSON *const *cell, const point *p, int count, FILE *script) {
     char text[AB_PLOT_LABEL], line[AB_PLOT_LABEL + 16];
     fprintf(script, "array cell[%d]\narray tone[%d]\narray color_of[%d]\n", count, count, count);
     for (int i = 0; i < count; i++) {
-        ab_plot_title(document, cell[i], TITLE, text);
+        ab_plot_title(in, cell[i], TITLE, text);
         ab_text_show(line, sizeof line, "%d  %s%s", i + 1, text, p[i].certified ? "" : " (void)");
         fprintf(script, "cell[%d] = ", i + 1);
         ab_plot_quote(script, line);
         fprintf(script, "; tone[%d] = %d; ", i + 1, p[i].certified);
-        ab_plot_set_color(script, i + 1, document, cell[i]);
+        ab_plot_set_color(script, i + 1, in, cell[i]);
     }
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     const cJSON *cell[PER_PAGE];
     point p[PER_PAGE];
-    filter accept = choose(document);
+    ab_plot_filter accept = choose(in);
     bool accuracy = accept == has_accuracy;
-    int count = ab_plot_cells(document, accept, page, PER_PAGE, cell);
+    int count = ab_plot_cells(in, accept, page, PER_PAGE, cell);
     const double height = fmax(HEIGHT, 160 + ROW * count);
-    for (int i = 0; i < count; i++) p[i] = point_of(document, cell[i], accuracy);
+    for (int i = 0; i < count; i++) p[i] = point_of(in, cell[i], accuracy);
     find_frontier(p, count, accuracy ? 1 : -1);
     const range r = find_range(p, count);
-    write_variables(document, r, accuracy, count, height, script);
-    write_list(document, cell, p, count, script);
+    write_variables(in, r, accuracy, count, height, script);
+    write_list(in, cell, p, count, script);
     write_points(p, count, true, data);
     write_points(p, count, false, data);
     write_frontier(p, count, data);
@@ -220,4 +217,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_frontier[];
 extern const ab_plot ab_plot_frontier;
-const ab_plot ab_plot_frontier = {"frontier", ab_embedded_gp_frontier, pages, write_plot, true};
+const ab_plot ab_plot_frontier = {"frontier", ab_embedded_gp_frontier, pages, write_plot, true, NULL, NULL};

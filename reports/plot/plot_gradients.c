@@ -8,6 +8,7 @@
 #include "reports/record/text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -42,7 +43,7 @@ static bool accept(const cJSON *cell) {
     return tensors && tensors->child && !ab_plot_is_perturbed_baseline(cell);
 }
 
-static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, PER_PAGE); }
+static int pages(ab_plot_input *in) { return ab_plot_page_count(in, accept, PER_PAGE); }
 
 static void add_tensor(spectrum *sum, const cJSON *tensor) {
     int e = (int)ab_json_number(tensor, "exponents.first", 0) - FIRST;
@@ -77,22 +78,68 @@ static const ab_format *format_of(const cJSON *cell) {
     return ab_format_find(name, &format) == AB_OK ? format : &ab_format_fp16;
 }
 
-/* Exponents to show for a format: its limits and every value of the document that was counted against it. */
-static range find_range(const cJSON *document, const ab_format *format) {
-    range r = {(int)floor(log2(ab_format_flush_limit(format))) - 3, format->emax + 6};
-    const cJSON *cell, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(cell, cells) {
-        if (!accept(cell) || format_of(cell) != format) continue;
-        for (int k = 0; k < KINDS; k++) {
-            spectrum s = collect(cell, kinds[k]);
-            for (int i = 0; i < BINS; i++) {
-                if (s.bin[i] < 1e-5 * s.nonzero || s.bin[i] == 0) continue; /* too few to be visible */
-                if (FIRST + i < r.low) r.low = FIRST + i;
-                if (FIRST + i + 1 > r.high) r.high = FIRST + i + 1;
-            }
+/* The exponents of a format's panels. */
+typedef struct axis {
+    const ab_format *format;
+    range shown;
+} axis;
+
+/* Per format that cells were counted against. */
+typedef struct axes {
+    axis *list; /* [count]; owned */
+    int count;
+} axes;
+
+static range limits_of(const ab_format *format) {
+    return (range){(int)floor(log2(ab_format_flush_limit(format))) - 3, format->emax + 6};
+}
+
+/* NULL if memory is short. */
+static axis *axis_of(axes *all, const ab_format *format) {
+    for (int i = 0; i < all->count; i++)
+        if (all->list[i].format == format) return &all->list[i];
+    axis *more = realloc(all->list, ((size_t)all->count + 1) * sizeof *more);
+    if (!more) return NULL;
+    all->list = more;
+    more[all->count] = (axis){format, limits_of(format)};
+    return &more[all->count++];
+}
+
+static void widen(range *r, const cJSON *cell) {
+    for (int k = 0; k < KINDS; k++) {
+        spectrum s = collect(cell, kinds[k]);
+        for (int i = 0; i < BINS; i++) {
+            if (s.bin[i] < 1e-5 * s.nonzero || s.bin[i] == 0) continue; /* too few to be visible */
+            if (FIRST + i < r->low) r->low = FIRST + i;
+            if (FIRST + i + 1 > r->high) r->high = FIRST + i + 1;
         }
     }
-    return r;
+}
+
+/* Exponents to show for each format: its limits and every value of the document counted against it. */
+static ab_status prepare(ab_plot_input *in) {
+    const cJSON *cell;
+    axes *all = in->prepared = calloc(1, sizeof *all);
+    cJSON_ArrayForEach(cell, ab_json_at(in->document, "cells")) {
+        if (!accept(cell)) continue;
+        axis *a = all ? axis_of(all, format_of(cell)) : NULL;
+        if (!a) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
+        widen(&a->shown, cell);
+    }
+    return AB_OK;
+}
+
+static void release(void *prepared) {
+    axes *all = prepared;
+    if (all) free(all->list);
+    free(all);
+}
+
+static range find_range(const ab_plot_input *in, const ab_format *format) {
+    const axes *all = in->prepared;
+    for (int i = 0; i < all->count; i++)
+        if (all->list[i].format == format) return all->list[i].shown;
+    return limits_of(format);
 }
 
 /* The highest point of a panel, in percent. What is mostly inf or NaN has few other values, often in one bin:
@@ -173,10 +220,10 @@ static void share_text(char *text, const spectrum *s, int kind) {
 }
 
 /* Whether the title of a panel and the texts on its right need a line each. */
-static bool is_crowded(const cJSON *document, const cJSON *cell) {
+static bool is_crowded(ab_plot_input *in, const cJSON *cell) {
     char label[AB_PLOT_LABEL], text[AB_PLOT_LABEL];
     const spectrum weight = collect(cell, kinds[0]), activation = collect(cell, kinds[1]);
-    ab_plot_title(document, cell, TITLE, label);
+    ab_plot_title(in, cell, TITLE, label);
     share_text(text, &weight, 0);
     const int used = 8 * ab_text_width(label) + 6 * ab_text_width(text);
     share_text(text, &activation, 1);
@@ -184,14 +231,14 @@ static bool is_crowded(const cJSON *document, const cJSON *cell) {
 }
 
 /* Returns the highest point of the panel. */
-static double write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {
+static double write_panel(ab_plot_input *in, const cJSON *cell, int panel, FILE *data, FILE *script) {
     char label[AB_PLOT_LABEL], text[AB_PLOT_LABEL];
     const ab_format *format = format_of(cell);
-    range r = find_range(document, format);
+    range r = find_range(in, format);
     spectrum s[KINDS] = {collect(cell, kinds[0]), collect(cell, kinds[1])};
-    write_block(s, r, ab_plot_label(document, cell, label), data);
-    write_text(script, "title", panel, ab_plot_title(document, cell, TITLE, label));
-    ab_plot_set_color(script, panel + 1, document, cell);
+    write_block(s, r, ab_plot_label(in, cell, label), data);
+    write_text(script, "title", panel, ab_plot_title(in, cell, TITLE, label));
+    ab_plot_set_color(script, panel + 1, in, cell);
     share_text(text, &s[0], 0);
     write_text(script, "weight_text", panel, text);
     share_text(text, &s[1], 1);
@@ -200,23 +247,23 @@ static double write_panel(const cJSON *document, const cJSON *cell, int panel, F
     return highest_percent(s);
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     static const char *const arrays[] = {"title",        "weight_text", "activation_text", "format_name",
                                          "low",          "high",        "flush_limit",     "subnormal_limit",
                                          "normal_limit", "max_limit",   "top_percent",     "color_of"};
     const cJSON *cell[PER_PAGE];
     char subject[AB_PLOT_LABEL];
     double top[PER_PAGE];
-    int panels = ab_plot_cells(document, accept, page, PER_PAGE, cell);
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
+    int panels = ab_plot_cells(in, accept, page, PER_PAGE, cell);
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, subject));
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "width", 1100);
     bool crowded = false;
-    for (int i = 0; i < panels; i++) crowded |= is_crowded(document, cell[i]);
+    for (int i = 0; i < panels; i++) crowded |= is_crowded(in, cell[i]);
     ab_plot_set_number(script, "title_line", crowded ? TITLE_LINE : 0);
     ab_plot_set_number(script, "height", (PANEL_HEIGHT + (crowded ? TITLE_LINE : 0)) * panels + MARGINS);
     for (size_t i = 0; i < AB_COUNT_OF(arrays); i++) fprintf(script, "array %s[%d]\n", arrays[i], panels);
-    for (int i = 0; i < panels; i++) top[i] = write_panel(document, cell[i], i, data, script);
+    for (int i = 0; i < panels; i++) top[i] = write_panel(in, cell[i], i, data, script);
     ab_plot_share_tops(top, panels);
     for (int i = 0; i < panels; i++) write_numbers(script, "top_percent", i, top[i]);
     return AB_OK;
@@ -224,4 +271,5 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_gradients[];
 extern const ab_plot ab_plot_gradients;
-const ab_plot ab_plot_gradients = {"gradients", ab_embedded_gp_gradients, pages, write_plot, false};
+const ab_plot ab_plot_gradients = {"gradients", ab_embedded_gp_gradients, pages, write_plot, false, prepare,
+                                   release};

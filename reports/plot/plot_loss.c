@@ -33,17 +33,17 @@ static bool is_twin(const cJSON *cell, const char *kind) {
 static bool is_ulp(const cJSON *cell) { return is_twin(cell, "ulp"); }
 static bool is_rounding(const cJSON *cell) { return is_twin(cell, "rounding"); }
 
-static int pages(const cJSON *document) {
-    int count = ab_plot_page_count(document, is_candidate, PER_PAGE);
-    return count > 0 ? count : ab_plot_page_count(document, is_baseline, 1) > 0;
+static int pages(ab_plot_input *in) {
+    int count = ab_plot_page_count(in, is_candidate, PER_PAGE);
+    return count > 0 ? count : ab_plot_page_count(in, is_baseline, 1) > 0;
 }
 
 /* Cells of the page: O0 and the perturbed baselines first, if present. */
-static int choose(const cJSON *document, int page, const cJSON **cell) {
-    int count = ab_plot_cells(document, is_baseline, 0, 1, cell);
-    count += ab_plot_cells(document, is_ulp, 0, 1, cell + count);
-    count += ab_plot_cells(document, is_rounding, 0, 1, cell + count);
-    return count + ab_plot_cells(document, is_candidate, page, PER_PAGE, cell + count);
+static int choose(ab_plot_input *in, int page, const cJSON **cell) {
+    int count = ab_plot_cells(in, is_baseline, 0, 1, cell);
+    count += ab_plot_cells(in, is_ulp, 0, 1, cell + count);
+    count += ab_plot_cells(in, is_rounding, 0, 1, cell + count);
+    return count + ab_plot_cells(in, is_candidate, page, PER_PAGE, cell + count);
 }
 
 /* ---- series ---------------------------------------------------------------------------------- */
@@ -136,14 +136,14 @@ static int dash_of(const cJSON *const *cell, int i) {
 }
 
 /* "O3, scale 2^22, NaN from step 57" */
-static const char *key_label(const cJSON *document, const cJSON *cell, const series *s, char *label) {
-    ab_plot_title(document, cell, KEY_LABEL, label);
+static const char *key_label(ab_plot_input *in, const cJSON *cell, const series *s, char *label) {
+    ab_plot_title(in, cell, KEY_LABEL, label);
     if (end_of(s) < s->count) ab_text_append(label, AB_PLOT_LABEL, ", NaN from step %d", end_of(s));
     return label;
 }
 
 /* Returns the columns of the longest label. */
-static int write_labels(const cJSON *document, const cJSON *const *cell, const series *s, int count,
+static int write_labels(ab_plot_input *in, const cJSON *const *cell, const series *s, int count,
                         FILE *script) {
     char label[AB_PLOT_LABEL];
     int longest = 0;
@@ -151,18 +151,18 @@ static int write_labels(const cJSON *document, const cJSON *const *cell, const s
             count, count, count);
     for (int i = 0; i < count; i++) {
         fprintf(script, "label_of[%d] = ", i + 1);
-        ab_plot_quote(script, key_label(document, cell[i], &s[i], label));
+        ab_plot_quote(script, key_label(in, cell[i], &s[i], label));
         longest = ab_text_width(label) > longest ? ab_text_width(label) : longest;
         fprintf(script, "; dash_of[%d] = %d; ends[%d] = %d; ", i + 1, dash_of(cell, i), i + 1,
                 end_of(&s[i]) < s[i].count);
-        ab_plot_set_color(script, i + 1, document, cell[i]);
+        ab_plot_set_color(script, i + 1, in, cell[i]);
     }
     return longest;
 }
 
 /* A block for every series that ends in losses that are not finite: where its last finite one is. */
-static void write_crosses(const cJSON *document, const cJSON *const *cell, const series *s, int count,
-                          FILE *data, FILE *script) {
+static void write_crosses(ab_plot_input *in, const cJSON *const *cell, const series *s, int count, FILE *data,
+                          FILE *script) {
     const double top = 0.97 * find_top(s, count);
     int crosses = 0;
     for (int i = 0; i < count; i++) {
@@ -171,15 +171,15 @@ static void write_crosses(const cJSON *document, const cJSON *const *cell, const
         crosses++;
         fprintf(data, "# cross of series %d: step  loss  color\n%d %.9g %d\n\n\n", i + 1,
                 end > 0 ? end - 1 : 0, end > 0 ? fmin(s[i].loss[end - 1], top) : top,
-                ab_plot_color(document, cell[i]));
+                ab_plot_color(in, cell[i]));
     }
     ab_plot_set_number(script, "crosses", crosses);
 }
 
-static void write_variables(const cJSON *document, const cJSON *const *cell, const series *s, int count,
+static void write_variables(ab_plot_input *in, const cJSON *const *cell, const series *s, int count,
                             int reach, FILE *data, FILE *script) {
     char label[AB_PLOT_LABEL];
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, label));
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, label));
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "series", count);
     ab_plot_set_number(script, "ulp_shown", count > 1 && is_ulp(cell[1]));
@@ -187,25 +187,25 @@ static void write_variables(const cJSON *document, const cJSON *const *cell, con
     ab_plot_set_number(script, "steps", longest(s, count));
     ab_plot_set_number(script, "top_loss", find_top(s, count));
     ab_plot_set_number(script, "window", 2 * reach + 1);
-    const int rows = ab_plot_key_rows(write_labels(document, cell, s, count, script), count);
+    const int rows = ab_plot_key_rows(write_labels(in, cell, s, count, script), count);
     ab_plot_set_number(script, "key_rows", rows);
     ab_plot_set_number(script, "height", 764 + 18 * rows);
-    write_crosses(document, cell, s, count, data, script);
+    write_crosses(in, cell, s, count, data, script);
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     const cJSON *cell[MAX_SERIES];
     series s[MAX_SERIES] = {{NULL, 0}};
     char label[AB_PLOT_LABEL];
     ab_status status = AB_OK;
-    int count = choose(document, page, cell), different = 0;
+    int count = choose(in, page, cell), different = 0;
     for (int i = 0; i < count; i++) AB_TRY_GOTO(read_series(cell[i], &s[i]));
     int reach = longest(s, count) / 80;
     if (reach > MAX_REACH) reach = MAX_REACH;
     const series *o0 = count > 0 && is_baseline(cell[0]) ? &s[0] : NULL;
     for (int i = 0; i < count; i++)
-        different += write_block(&s[i], o0, reach, ab_plot_label(document, cell[i], label), data);
-    write_variables(document, cell, s, count, reach, data, script);
+        different += write_block(&s[i], o0, reach, ab_plot_label(in, cell[i], label), data);
+    write_variables(in, cell, s, count, reach, data, script);
     ab_plot_set_number(script, "different", different);
 out:
     for (int i = 0; i < count; i++) free(s[i].loss);
@@ -214,4 +214,4 @@ out:
 
 extern const char ab_embedded_gp_loss[];
 extern const ab_plot ab_plot_loss;
-const ab_plot ab_plot_loss = {"loss", ab_embedded_gp_loss, pages, write_plot, false};
+const ab_plot ab_plot_loss = {"loss", ab_embedded_gp_loss, pages, write_plot, false, NULL, NULL};

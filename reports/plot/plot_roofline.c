@@ -15,12 +15,12 @@ static bool accept(const cJSON *cell) {
     return cJSON_GetArraySize(ab_json_at(ab_json_at(cell, "profile"), "rows")) > 0;
 }
 
-static int pages(const cJSON *document) {
-    const cJSON *limits = ab_json_at(document, "machine_limits");
+static int pages(ab_plot_input *in) {
+    const cJSON *limits = ab_json_at(in->document, "machine_limits");
     if (cJSON_GetArraySize(ab_json_at(limits, "copy")) == 0 ||
         !(ab_json_number(limits, "product_flops_per_s.fp32", (double)NAN) > 0))
         return 0;
-    return ab_plot_page_count(document, accept, PER_PAGE);
+    return ab_plot_page_count(in, accept, PER_PAGE);
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */
@@ -120,16 +120,16 @@ static void write_ranges(const page_state *s) {
     }
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     const cJSON *cell[PER_PAGE];
     char text[AB_PLOT_LABEL];
-    const int count = ab_plot_cells(document, accept, page, PER_PAGE, cell);
+    const int count = ab_plot_cells(in, accept, page, PER_PAGE, cell);
     page_state s = {.data = data, .script = script};
     for (int axis = 0; axis < 4; axis++) {
         s.low[axis] = (double)INFINITY;
         s.high[axis] = 0;
     }
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, text));
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "height", 520);
     ab_plot_set_number(script, "cells", count);
@@ -137,10 +137,10 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
             "array label_of[%d]\narray color_of[%d]\n"
             "array panel_of[%d]\narray x_of[%d]\narray y_of[%d]\narray name_of[%d]\n",
             count, count, 2 * LABELLED, 2 * LABELLED, 2 * LABELLED, 2 * LABELLED);
-    write_limits(ab_json_at(document, "machine_limits"), data, script);
+    write_limits(ab_json_at(in->document, "machine_limits"), data, script);
     for (int i = 0; i < count; i++) {
-        fprintf(script, "color_of[%d] = %d; label_of[%d] = ", i + 1, ab_plot_color(document, cell[i]), i + 1);
-        ab_plot_quote(script, ab_plot_label(document, cell[i], text));
+        fprintf(script, "color_of[%d] = %d; label_of[%d] = ", i + 1, ab_plot_color(in, cell[i]), i + 1);
+        ab_plot_quote(script, ab_plot_label(in, cell[i], text));
         fputc('\n', script);
         for (int panel = 1; panel <= 2; panel++) write_points(&s, cell[i], panel, i == 0);
     }
@@ -151,4 +151,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_roofline[];
 extern const ab_plot ab_plot_roofline;
-const ab_plot ab_plot_roofline = {"roofline", ab_embedded_gp_roofline, pages, write_plot, false};
+const ab_plot ab_plot_roofline = {"roofline", ab_embedded_gp_roofline, pages, write_plot, false, NULL, NULL};

@@ -20,14 +20,12 @@ static bool is_moving(const cJSON *cell) {
     return has_scale(cell) && (changes || ab_json_number(cell, "steps_skipped", 0) > 0);
 }
 
-typedef bool (*filter)(const cJSON *cell);
-
 /* If no scale can change, shows the constant scales. */
-static filter choose(const cJSON *document) {
-    return ab_plot_page_count(document, is_moving, PER_PAGE) > 0 ? is_moving : has_scale;
+static ab_plot_filter choose(ab_plot_input *in) {
+    return ab_plot_page_count(in, is_moving, PER_PAGE) > 0 ? is_moving : has_scale;
 }
 
-static int pages(const cJSON *document) { return ab_plot_page_count(document, choose(document), PER_PAGE); }
+static int pages(ab_plot_input *in) { return ab_plot_page_count(in, choose(in), PER_PAGE); }
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
@@ -94,10 +92,10 @@ static double most_steps(const cJSON *const *cell, int count) {
     return most;
 }
 
-static void write_texts(const cJSON *document, const cJSON *cell, int panel, FILE *script) {
+static void write_texts(ab_plot_input *in, const cJSON *cell, int panel, FILE *script) {
     char text[AB_PLOT_LABEL], final[AB_TEXT_NUMBER];
     fprintf(script, "title[%d] = ", panel + 1);
-    ab_plot_quote(script, ab_plot_title(document, cell, TITLE, text));
+    ab_plot_quote(script, ab_plot_title(in, cell, TITLE, text));
     const cJSON *runs = ab_json_at(cell, "scale"),
                 *last = cJSON_GetArrayItem(runs, cJSON_GetArraySize(runs) - 1);
     ab_text_show(text, sizeof text, "%.0f of %.0f steps skipped; scale at the end %s",
@@ -106,15 +104,15 @@ static void write_texts(const cJSON *document, const cJSON *cell, int panel, FIL
     fprintf(script, "; note[%d] = ", panel + 1);
     ab_plot_quote(script, text);
     fputs("; ", script);
-    ab_plot_set_color(script, panel + 1, document, cell);
+    ab_plot_set_color(script, panel + 1, in, cell);
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     const cJSON *cell[PER_PAGE];
     char label[AB_PLOT_LABEL];
-    int panels = ab_plot_cells(document, choose(document), page, PER_PAGE, cell);
+    int panels = ab_plot_cells(in, choose(in), page, PER_PAGE, cell);
     range r = find_range(cell, panels);
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, label));
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, label));
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "height", PANEL_HEIGHT * panels + MARGINS);
@@ -123,12 +121,12 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     ab_plot_set_number(script, "high", r.high);
     fprintf(script, "array title[%d]\narray note[%d]\narray color_of[%d]\n", panels, panels, panels);
     for (int i = 0; i < panels; i++) {
-        write_texts(document, cell[i], i, script);
-        write_blocks(cell[i], ab_plot_label(document, cell[i], label), data);
+        write_texts(in, cell[i], i, script);
+        write_blocks(cell[i], ab_plot_label(in, cell[i], label), data);
     }
     return AB_OK;
 }
 
 extern const char ab_embedded_gp_scale[];
 extern const ab_plot ab_plot_scale;
-const ab_plot ab_plot_scale = {"scale", ab_embedded_gp_scale, pages, write_plot, false};
+const ab_plot ab_plot_scale = {"scale", ab_embedded_gp_scale, pages, write_plot, false, NULL, NULL};

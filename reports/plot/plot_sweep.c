@@ -74,10 +74,11 @@ static ab_status add_cell(sweep *s, const cJSON *cell) {
     return add_to_line(&more[s->lines - 1], cell);
 }
 
-static void clear(sweep *s) {
-    for (int i = 0; i < s->lines; i++) free(s->line[i].point);
-    free(s->line);
-    *s = (sweep){NULL, 0};
+static void release(void *prepared) {
+    sweep *s = prepared;
+    for (int i = 0; s && i < s->lines; i++) free(s->line[i].point);
+    if (s) free(s->line);
+    free(s);
 }
 
 /* Cells of one scale from `at`. */
@@ -102,24 +103,20 @@ static void finish(sweep *s) {
     s->lines = kept;
 }
 
-static ab_status collect(const cJSON *document, sweep *s) {
+static ab_status prepare(ab_plot_input *in) {
     const cJSON *cell;
-    ab_status status = AB_OK;
-    *s = (sweep){NULL, 0};
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        if (status == AB_OK && is_swept(cell)) status = add_cell(s, cell);
+    sweep *s = in->prepared = calloc(1, sizeof *s);
+    if (!s) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
+    cJSON_ArrayForEach(cell, ab_json_at(in->document, "cells")) {
+        if (is_swept(cell)) AB_TRY(add_cell(s, cell));
     }
-    if (status == AB_OK) finish(s);
-    if (status != AB_OK) clear(s);
-    return status;
+    finish(s);
+    return AB_OK;
 }
 
-static int pages(const cJSON *document) {
-    sweep s;
-    if (collect(document, &s) != AB_OK) return 0;
-    const int count = (s.lines + PER_PAGE - 1) / PER_PAGE;
-    clear(&s);
-    return count;
+static int pages(ab_plot_input *in) {
+    const sweep *s = in->prepared;
+    return (s->lines + PER_PAGE - 1) / PER_PAGE;
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -219,8 +216,8 @@ static void see_point(extremes *e, const point *p, int seeds) {
     e->skipped_high = fmax(e->skipped_high, 100 * mean_of(p, seeds, "skipped_share"));
 }
 
-static void write_extremes(const cJSON *document, const extremes *e, FILE *script) {
-    const ab_floors floors = ab_summary_floors(document);
+static void write_extremes(ab_plot_input *in, const extremes *e, FILE *script) {
+    const ab_floors floors = ab_summary_floors(in->document);
     const double chance = fmax(floors.noise, floors.rounding);
     const bool gaps = e->gap_low <= e->gap_high;
     ab_plot_set_number(script, "first", e->first);
@@ -234,10 +231,10 @@ static void write_extremes(const cJSON *document, const extremes *e, FILE *scrip
     ab_plot_set_number(script, "skipped_high", e->skipped_high);
 }
 
-static void write_variables(const cJSON *document, const sweep *s, const line *l, int count, FILE *script) {
+static void write_variables(ab_plot_input *in, const sweep *s, const line *l, int count, FILE *script) {
     char text[AB_PLOT_LABEL];
     extremes e = {(double)INFINITY, (double)-INFINITY, (double)INFINITY, (double)-INFINITY, 0, 0, 0};
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, text));
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "lines", count);
     int longest = 0;
@@ -249,29 +246,26 @@ static void write_variables(const cJSON *document, const sweep *s, const line *l
         ab_plot_quote(script, label_of(s, &l[i], text));
         longest = ab_text_width(text) > longest ? ab_text_width(text) : longest;
         fprintf(script, "; dash_of[%d] = %d; ", i + 1, dash);
-        ab_plot_set_color(script, i + 1, document, l[i].first);
+        ab_plot_set_color(script, i + 1, in, l[i].first);
         for (int at = 0; at < l[i].points; at += seeds_at(&l[i], at))
             see_point(&e, &l[i].point[at], seeds_at(&l[i], at));
     }
     const int rows = ab_plot_key_rows(longest, count);
     ab_plot_set_number(script, "key_rows", rows);
     ab_plot_set_number(script, "height", 864 + 18 * rows);
-    write_extremes(document, &e, script);
+    write_extremes(in, &e, script);
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     char label[AB_PLOT_LABEL];
-    sweep s;
-    AB_TRY(collect(document, &s));
-    if (!s.line) return AB_OK;
-    const line *l = s.line + (ptrdiff_t)page * PER_PAGE;
-    const int left = s.lines - page * PER_PAGE, count = left < PER_PAGE ? left : PER_PAGE;
-    for (int i = 0; i < count; i++) write_line(&l[i], label_of(&s, &l[i], label), data);
-    write_variables(document, &s, l, count, script);
-    clear(&s);
+    const sweep *s = in->prepared;
+    const line *l = s->line + (ptrdiff_t)page * PER_PAGE;
+    const int left = s->lines - page * PER_PAGE, count = left < PER_PAGE ? left : PER_PAGE;
+    for (int i = 0; i < count; i++) write_line(&l[i], label_of(s, &l[i], label), data);
+    write_variables(in, s, l, count, script);
     return AB_OK;
 }
 
 extern const char ab_embedded_gp_sweep[];
 extern const ab_plot ab_plot_sweep;
-const ab_plot ab_plot_sweep = {"sweep", ab_embedded_gp_sweep, pages, write_plot, true};
+const ab_plot ab_plot_sweep = {"sweep", ab_embedded_gp_sweep, pages, write_plot, true, prepare, release};

@@ -31,9 +31,9 @@ static bool is_probed(const cJSON *cell) {
 /* Beside cells with counts, those without are said to have none. */
 static bool accept(const cJSON *cell) { return is_probed(cell) || ab_plot_is_trained(cell); }
 
-static int pages(const cJSON *document) {
-    const bool any = ab_plot_page_count(document, is_probed, 1) > 0;
-    return any ? ab_plot_page_count(document, accept, PER_PAGE) : 0;
+static int pages(ab_plot_input *in) {
+    const bool any = ab_plot_page_count(in, is_probed, 1) > 0;
+    return any ? ab_plot_page_count(in, accept, PER_PAGE) : 0;
 }
 
 /* ---- distribution ---------------------------------------------------------------------------- */
@@ -146,10 +146,9 @@ static void write_text(FILE *script, const char *name, int panel, const char *te
     fputc('\n', script);
 }
 
-static void write_texts(const cJSON *document, const cJSON *cell, int panel, const char *format,
-                        FILE *script) {
+static void write_texts(ab_plot_input *in, const cJSON *cell, int panel, const char *format, FILE *script) {
     char text[AB_PLOT_LABEL], share[AB_TEXT_NUMBER];
-    write_text(script, "title", panel, ab_plot_title(document, cell, TITLE, text));
+    write_text(script, "title", panel, ab_plot_title(in, cell, TITLE, text));
     const double lost = ab_json_number(cell, "summary.lost_share", (double)NAN);
     ab_text_percent(share, lost);
     ab_text_show(text, sizeof text, "weights stored in %s: %s %% of the updates swallowed",
@@ -175,30 +174,30 @@ static void write_map(const cJSON *cell, int panel, FILE *data, FILE *script) {
 }
 
 /* Returns the highest share of an octave. */
-static double write_panel(const cJSON *document, const cJSON *cell, int panel, const int range[2], FILE *data,
+static double write_panel(ab_plot_input *in, const cJSON *cell, int panel, const int range[2], FILE *data,
                           FILE *script) {
     char label[AB_PLOT_LABEL];
     int line;
     const spectrum s = collect(cell);
     const char *format = stored_in(cell, &line);
-    write_texts(document, cell, panel, format, script);
-    write_distribution(&s, range[0], range[1], ab_plot_label(document, cell, label), data);
+    write_texts(in, cell, panel, format, script);
+    write_distribution(&s, range[0], range[1], ab_plot_label(in, cell, label), data);
     fprintf(script, "line[%d] = %d; ", panel, line);
-    ab_plot_set_color(script, panel, document, cell);
+    ab_plot_set_color(script, panel, in, cell);
     write_map(cell, panel, data, script);
     return highest_percent(&s);
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
     static const char *const arrays[] = {"title",  "note",        "nothing", "sentence", "line",
                                          "layers", "first_layer", "trained", "color_of", "top_percent"};
     const cJSON *cell[PER_PAGE];
     char subject[AB_PLOT_LABEL];
-    int panels = ab_plot_cells(document, accept, page, PER_PAGE, cell), range[2];
+    int panels = ab_plot_cells(in, accept, page, PER_PAGE, cell), range[2];
     double steps = 1, top[PER_PAGE];
     find_range(cell, panels, &range[0], &range[1]);
     for (int i = 0; i < panels; i++) steps = fmax(steps, ab_json_number(cell[i], "steps_total", 0));
-    ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
+    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, subject));
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "height", PANEL_HEIGHT * panels + MARGINS);
@@ -207,7 +206,7 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     ab_plot_set_number(script, "steps", steps);
     for (size_t i = 0; i < AB_COUNT_OF(arrays); i++) fprintf(script, "array %s[%d]\n", arrays[i], panels);
     fprintf(script, "array layer[%d]\nused = 0\n", panels * ROWS);
-    for (int i = 0; i < panels; i++) top[i] = write_panel(document, cell[i], i + 1, range, data, script);
+    for (int i = 0; i < panels; i++) top[i] = write_panel(in, cell[i], i + 1, range, data, script);
     ab_plot_share_tops(top, panels);
     for (int i = 0; i < panels; i++) fprintf(script, "top_percent[%d] = %.10g\n", i + 1, top[i]);
     return AB_OK;
@@ -215,4 +214,4 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
 
 extern const char ab_embedded_gp_updates[];
 extern const ab_plot ab_plot_updates;
-const ab_plot ab_plot_updates = {"updates", ab_embedded_gp_updates, pages, write_plot, false};
+const ab_plot ab_plot_updates = {"updates", ab_embedded_gp_updates, pages, write_plot, false, NULL, NULL};

@@ -44,84 +44,6 @@ const ab_plot_words *ab_plots_words(int i) { return &words[i]; }
 
 /* ---- helpers for the plots ------------------------------------------------------------------- */
 
-bool ab_plot_is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
-
-int ab_plot_cells(const cJSON *document, bool (*accept)(const cJSON *cell), int page, int per_page,
-                  const cJSON **cell) {
-    int seen = 0, count = 0;
-    const cJSON *item, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(item, cells) {
-        if (accept && !accept(item)) continue;
-        if (seen++ / per_page == page) cell[count++] = item;
-    }
-    return count;
-}
-
-int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell), int per_page) {
-    int count = 0;
-    const cJSON *item, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(item, cells) count += !accept || accept(item);
-    return (count + per_page - 1) / per_page;
-}
-
-static bool varies(const cJSON *document, const char *key) {
-    const cJSON *cell, *cells = ab_json_at(document, "cells"),
-                       *first = cells ? ab_json_at(cells->child, key) : NULL;
-    cJSON_ArrayForEach(cell, cells) {
-        const cJSON *here = ab_json_at(cell, key);
-        if ((first || here) && !cJSON_Compare(first, here, 1)) return true;
-    }
-    return false;
-}
-
-static void scale_label(const cJSON *cell, char *label, size_t size) {
-    char text[AB_TEXT_NUMBER];
-    bool skips;
-    const double scale = ab_plot_fixed_scale(cell, &skips);
-    if (isfinite(scale))
-        ab_text_show(label, size, "scale %s%s", ab_text_scale(text, scale), skips ? ":skip" : "");
-    else
-        ab_text_show(
-            label, size, "%s scale",
-            ab_text_clean(text, sizeof text,
-                          ab_json_text(cell, "policy.loss_scale", ab_json_text(cell, "scale_policy", "?"))));
-}
-
-static const char *const naming_keys[AB_PLOT_NAMING_KEYS] = {"half_format", "device", "model",
-                                                             "of_run.label"};
-
-ab_plot_naming ab_plot_naming_of(const cJSON *document) {
-    ab_plot_naming naming = {.seed = varies(document, "seed")};
-    for (size_t i = 0; i < AB_COUNT_OF(naming_keys); i++) naming.key[i] = varies(document, naming_keys[i]);
-    return naming;
-}
-
-const char *ab_plot_name(const ab_plot_naming *naming, const cJSON *cell, char *label) {
-    char level[AB_PLOT_LABEL - 64], scale[48], text[24], draw[24] = "";
-    ab_text_clean(level, sizeof level, ab_cell_label(cell));
-    scale_label(cell, scale, sizeof scale);
-    if (ab_cell_further_draw(cell))
-        ab_text_show(draw, sizeof draw, " (draw %.0f)", ab_json_number(cell, "draw", 1));
-    ab_text_show(label, AB_PLOT_LABEL, "%s%s%s, %s", level,
-                 !ab_plot_is_perturbed_baseline(cell)                      ? ""
-                 : strcmp(ab_json_text(cell, "twin", ""), "rounding") == 0 ? " + rounding"
-                                                                           : " + 1 ulp",
-                 draw, scale);
-    for (size_t i = 0; i < AB_COUNT_OF(naming_keys); i++) {
-        if (!naming->key[i]) continue;
-        ab_text_clean(text, sizeof text, ab_json_text(cell, naming_keys[i], "?"));
-        ab_text_append(label, AB_PLOT_LABEL, ", %s", text);
-    }
-    double seed = ab_json_number(cell, "seed", 0);
-    if (naming->seed) ab_text_append(label, AB_PLOT_LABEL, ", seed %.0f", seed);
-    return label;
-}
-
-const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
-    const ab_plot_naming naming = ab_plot_naming_of(document);
-    return ab_plot_name(&naming, cell, label);
-}
-
 const char *ab_plot_subject(const cJSON *document, char *label) {
     char net[40], data[40];
     ab_text_clean(net, sizeof net, ab_json_text(document, "config.net", "?"));
@@ -175,10 +97,14 @@ bool ab_plot_is_drawn(const ab_plot *plot, const cJSON *document) {
     return plot->whole || cJSON_GetArraySize(ab_json_at(document, "cells")) <= AB_PLOT_MANY;
 }
 
+int ab_plot_drawn_pages(const ab_plot *plot, const cJSON *document) {
+    return ab_plot_is_drawn(plot, document) ? ab_plot_pages(plot, document) : 0;
+}
+
 int ab_plots_undrawn(const cJSON *document) {
     int count = 0;
     for (size_t i = 0; i < AB_COUNT_OF(plots); i++)
-        if (!ab_plot_is_drawn(plots[i], document)) count += plots[i]->pages(document);
+        if (!ab_plot_is_drawn(plots[i], document)) count += ab_plot_pages(plots[i], document);
     return count;
 }
 
@@ -235,7 +161,7 @@ static void remove_image(const char *folder, const char *name) {
     free(path);
 }
 
-static ab_status write_page(const cJSON *document, const ab_plot *plot, int page, const char *folder) {
+static ab_status write_page(const ab_plot *plot, ab_plot_input *in, int page, const char *folder) {
     char name[FILE_NAME];
     ab_outfile data = {0}, script = {0};
     ab_status status;
@@ -243,8 +169,8 @@ static ab_status write_page(const cJSON *document, const ab_plot *plot, int page
     remove_image(folder, name);
     AB_TRY_GOTO(open_file(folder, name, ".dat", &data));
     AB_TRY_GOTO(open_file(folder, name, ".gp", &script));
-    begin_script(plot, page, plot->pages(document), script.stream);
-    AB_TRY_GOTO(plot->write(document, page, data.stream, script.stream));
+    begin_script(plot, page, in->pages, script.stream);
+    AB_TRY_GOTO(plot->write(in, page, data.stream, script.stream));
     fprintf(script.stream, "\n%s\n%s", ab_embedded_gp_style, plot->drawing);
 out:
     status = ab_outfile_close(&data, status);
@@ -349,8 +275,7 @@ static void draw_all(const ab_plot *const *list, size_t count, const cJSON *docu
     drawings all = {.begun = 0};
     bool found = true;
     for (size_t i = 0; i < count && found; i++)
-        found = draw_pages(list[i], ab_plot_is_drawn(list[i], document) ? list[i]->pages(document) : 0,
-                           folder, format, &all);
+        found = draw_pages(list[i], ab_plot_drawn_pages(list[i], document), folder, format, &all);
     while (all.ended < all.begun) end_oldest(&all);
     *rendered = all.rendered;
     if (!found)
@@ -366,16 +291,24 @@ static bool is_written(const ab_plot *plot, const cJSON *document, const char *f
     return ab_plot_is_drawn(plot, document) || (few && strcmp(format, "png") == 0);
 }
 
+static ab_status write_pages(const ab_plot *plot, const cJSON *document, const char *folder) {
+    ab_plot_input in;
+    ab_status status;
+    AB_TRY_GOTO(ab_plot_open(plot, document, &in));
+    for (int page = 0; page < in.pages; page++) AB_TRY_GOTO(write_page(plot, &in, page, folder));
+out:
+    ab_plot_close(plot, &in);
+    return status;
+}
+
 static ab_status write_list(const ab_plot *const *list, size_t count, const cJSON *document,
                             const char *folder, const char *format, int *rendered, const char **note) {
     *rendered = 0;
     *note = NULL;
     AB_TRY(ab_folder_make(folder));
     sweep(folder);
-    for (size_t i = 0; i < count; i++) {
-        const int pages = is_written(list[i], document, format) ? list[i]->pages(document) : 0;
-        for (int page = 0; page < pages; page++) AB_TRY(write_page(document, list[i], page, folder));
-    }
+    for (size_t i = 0; i < count; i++)
+        if (is_written(list[i], document, format)) AB_TRY(write_pages(list[i], document, folder));
     remove_log(folder);
     draw_all(list, count, document, folder, format, rendered, note);
     if (!*note) remove_log(folder); /* no error: the log holds warnings at most */

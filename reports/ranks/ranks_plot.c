@@ -11,7 +11,7 @@ enum { WIDTH = 960, HEIGHT = 480, TITLE = 256 };
 
 extern const char ab_embedded_gp_ranks[];
 
-static int pages(const cJSON *document) { return cJSON_GetArraySize(ab_json_at(document, "reductions")) > 0; }
+static int pages(ab_plot_input *in) { return cJSON_GetArraySize(ab_json_at(in->document, "reductions")) > 0; }
 
 static void write_line(FILE *data, const cJSON *reduction, const char *key) {
     const cJSON *outcome = NULL;
@@ -25,7 +25,8 @@ static void write_line(FILE *data, const cJSON *reduction, const char *key) {
     fputs("\n\n", data);
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
+    const cJSON *document = in->document;
     (void)page;
     const cJSON *reductions = ab_json_at(document, "reductions"), *reduction = NULL;
     char text[TITLE], name[AB_PLOT_FILE];

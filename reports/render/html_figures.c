@@ -67,11 +67,10 @@ static ab_status write_picture(const ab_html *h, const char *name, char *svg) {
     return AB_OK;
 }
 
-static ab_status write_page(const ab_html *h, int plot, int page, const char *folder) {
+static ab_status write_page(const ab_html *h, int plot, int page, int pages, const char *folder) {
     char name[AB_PLOT_FILE];
     const ab_plot *p = ab_plots_at(plot);
     const ab_plot_words *words = ab_plots_words(plot);
-    int pages = p->pages(h->document);
     ab_plot_page_name(p, page, name);
     char *svg = read_file(folder, name);
     if (!svg) return AB_OK;
@@ -88,9 +87,8 @@ static ab_status write_page(const ab_html *h, int plot, int page, const char *fo
 
 static ab_status write_all(const ab_html *h, const char *folder) {
     for (int plot = 0; plot < ab_plots_count(); plot++) {
-        const ab_plot *p = ab_plots_at(plot);
-        int pages = ab_plot_is_drawn(p, h->document) ? p->pages(h->document) : 0;
-        for (int page = 0; page < pages; page++) AB_TRY(write_page(h, plot, page, folder));
+        const int pages = ab_plot_drawn_pages(ab_plots_at(plot), h->document);
+        for (int page = 0; page < pages; page++) AB_TRY(write_page(h, plot, page, pages, folder));
     }
     return AB_OK;
 }

@@ -12,7 +12,7 @@ enum { WIDTH = 960, HEIGHT = 540, TITLE = 256, LABELS = 24 };
 
 extern const char ab_embedded_gp_replay[];
 
-static int pages(const cJSON *document) { return cJSON_GetArraySize(ab_json_at(document, "scalers")) > 0; }
+static int pages(ab_plot_input *in) { return cJSON_GetArraySize(ab_json_at(in->document, "scalers")) > 0; }
 
 static bool is_log(const cJSON *document) {
     return cJSON_IsNull(ab_json_at(document, "recorded.flushed_share"));
@@ -80,7 +80,8 @@ static void write_names(FILE *script, const cJSON *document) {
     ab_plot_set_number(script, "names", labels);
 }
 
-static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *script) {
+    const cJSON *document = in->document;
     char text[TITLE];
     const bool log = is_log(document);
     const double edge = smallest(document);

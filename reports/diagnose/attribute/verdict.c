@@ -63,15 +63,9 @@ void ab_verdict_point(const ab_facts *facts, ab_verdict *verdict, const char *fo
 }
 
 void ab_verdict_point_baseline(const ab_facts *facts, ab_verdict *verdict, const char *format, ...) {
-    const cJSON *cell;
-    int index = 0;
     va_list args;
-    cJSON_ArrayForEach(cell, ab_json_at(facts->document, "cells")) {
-        if (cell == facts->baseline) break;
-        index++;
-    }
     va_start(args, format);
-    point_into(index, verdict, format, args);
+    point_into(facts->baseline_index, verdict, format, args);
     va_end(args);
 }
 

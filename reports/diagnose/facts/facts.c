@@ -229,7 +229,8 @@ ab_status ab_facts_of(const ab_cells *cells, int index, const ab_thresholds *lim
     const cJSON *document = cells->document, *cell = cells->cell[index];
     *facts = (ab_facts){.document = document, .cell = cell, .index = index, .limits = limits};
     AB_TRY(ab_format_find(ab_json_text(cell, "half_format", ""), &facts->half));
-    facts->baseline = ab_cells_baseline(cells, cell);
+    facts->baseline_index = ab_baselines_find(&cells->baselines, cell);
+    facts->baseline = facts->baseline_index < 0 ? NULL : cells->cell[facts->baseline_index];
     facts->loss = losses_of(document, cell);
     facts->skip = skips_of(document, cell, facts->loss.steps);
     facts->gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);

@@ -45,8 +45,8 @@ typedef struct ab_skip_facts {
 /* A cell and the O0 cell that it is compared with. Points into the document. */
 typedef struct ab_facts {
     const cJSON *document, *cell,
-        *baseline; /* baseline: NULL if there is none; the cell itself if it is O0 */
-    int index;     /* in cells[] */
+        *baseline;             /* baseline: NULL if there is none; the cell itself if it is O0 */
+    int index, baseline_index; /* in cells[]; baseline_index: -1 if there is none */
     const ab_format *half;
     const ab_thresholds *limits; /* what the rules compare with */
     ab_loss_facts loss, baseline_loss;

@@ -98,9 +98,8 @@ static bool is_for_fp16(const ab_facts *facts) {
         for (size_t i = 0; i < sizeof of_layers / sizeof *of_layers; i++)
             if (cJSON_IsString(word) && strstr(word->valuestring, of_layers[i])) return true;
     }
-    const cJSON *cell;
-    cJSON_ArrayForEach(cell, ab_json_at(facts->document, "cells")) {
-        if (strncmp(ab_json_text(cell, "scale_policy", ""), "adaloss", 7) == 0) return true;
+    cJSON_ArrayForEach(word, ab_json_at(facts->document, "config.scales")) {
+        if (cJSON_IsString(word) && strncmp(word->valuestring, "adaloss", 7) == 0) return true;
     }
     return false;
 }

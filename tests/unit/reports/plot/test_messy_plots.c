@@ -225,6 +225,10 @@ static cJSON *levels(const char *const *level, int count) {
     return document;
 }
 
+static int color_in(const ab_plot_input *in, int i) {
+    return ab_plot_color(in, cJSON_GetArrayItem(member(in->document, "cells"), i));
+}
+
 static void test_a_level_has_the_same_colour_in_every_picture(void **state) {
     (void)state;
     static const char *const few[] = {"O0", "O3"}, *const many[] = {
@@ -232,9 +236,14 @@ static void test_a_level_has_the_same_colour_in_every_picture(void **state) {
                                                        "mindspore:O2",   "O3", "mindspore:O2"};
     const int expected[] = {5, 4, 2, 0, 3, 6, 4, 6};
     cJSON *one = levels(few, 2), *other = levels(many, 8);
-    assert_int_equal(ab_plot_color(one, cJSON_GetArrayItem(member(one, "cells"), 1)), 4);
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(ab_plot_color(other, cJSON_GetArrayItem(member(other, "cells"), i)), expected[i]);
+    const ab_plot *plot = ab_plots_at(0);
+    ab_plot_input in;
+    assert_int_equal(ab_plot_open(plot, one, &in), AB_OK);
+    assert_int_equal(color_in(&in, 1), 4);
+    ab_plot_close(plot, &in);
+    assert_int_equal(ab_plot_open(plot, other, &in), AB_OK);
+    for (int i = 0; i < 8; i++) assert_int_equal(color_in(&in, i), expected[i]);
+    ab_plot_close(plot, &in);
     cJSON_Delete(one);
     cJSON_Delete(other);
 }

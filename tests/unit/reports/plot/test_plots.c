@@ -263,15 +263,45 @@ static void test_two_draws_of_a_floor_share_no_label(void **state) {
     (void)state;
     char first[AB_PLOT_LABEL], second[AB_PLOT_LABEL];
     cJSON *document = ab_test_fixture("lenet5"), *cell;
+    const ab_plot_naming naming = ab_plot_naming_of(document);
     cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
         if (!cJSON_IsString(cJSON_GetObjectItem(cell, "twin"))) continue;
-        ab_plot_label(document, cell, first);
+        ab_plot_name(&naming, cell, first);
         cJSON_AddNumberToObject(cell, "draw", 2);
-        ab_plot_label(document, cell, second);
+        ab_plot_name(&naming, cell, second);
         assert_string_equal(first, "O0 + 1 ulp, scale 1");
         assert_string_equal(second, "O0 + 1 ulp (draw 2), scale 1");
     }
     assert_non_null(strstr(second, "draw"));
+    cJSON_Delete(document);
+}
+
+static int looks;
+
+static bool is_looked_at(const cJSON *cell) {
+    looks++;
+    return !ab_plot_is_perturbed_baseline(cell);
+}
+
+static int pages_of_two(ab_plot_input *in) { return ab_plot_page_count(in, is_looked_at, 2); }
+
+/* Plots of many cells have many pages: the time of each must not grow with the cells. */
+static void test_a_filter_looks_at_each_cell_once_for_all_pages(void **state) {
+    (void)state;
+    static const ab_plot plot = {.name = "counted", .pages = pages_of_two};
+    const cJSON *cell[2];
+    ab_plot_input in;
+    cJSON *document = ab_test_fixture("lenet5");
+    add_cells(document, 100);
+    const int cells = cJSON_GetArraySize(member(document, "cells"));
+    looks = 0;
+    assert_int_equal(ab_plot_open(&plot, document, &in), AB_OK);
+    int shown = 0;
+    for (int page = 0; page < in.pages; page++) shown += ab_plot_cells(&in, is_looked_at, page, 2, cell);
+    assert_int_equal(ab_plot_cells(&in, is_looked_at, in.pages, 2, cell), 0);
+    assert_true(in.pages > 50 && shown > 100 && shown < cells);
+    assert_int_equal(looks, cells);
+    ab_plot_close(&plot, &in);
     cJSON_Delete(document);
 }
 
@@ -318,7 +348,7 @@ static void test_a_sweep_is_one_line_of_means(void **state) {
     const char *note;
     cJSON *document = cJSON_CreateObject();
     cJSON_AddArrayToObject(document, "cells");
-    add_swept(document, 8, 1, NAN, 0);
+    add_swept(document, 8, 1, (double)NAN, 0);
     add_swept(document, 1, 1, 0.5, 0.125);
     add_swept(document, 1, 2, -0.25, 0.375);
     write_plots(document, false, &note);
@@ -343,6 +373,7 @@ int main(void) {
         cmocka_unit_test(test_no_string_of_a_document_is_a_command),
         cmocka_unit_test(test_many_cells_go_to_several_pages),
         cmocka_unit_test(test_two_draws_of_a_floor_share_no_label),
+        cmocka_unit_test(test_a_filter_looks_at_each_cell_once_for_all_pages),
         cmocka_unit_test(test_very_many_cells_are_one_picture),
         cmocka_unit_test(test_a_sweep_is_one_line_of_means),
         cmocka_unit_test(test_a_document_without_data_has_no_plots),

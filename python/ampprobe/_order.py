@@ -33,7 +33,7 @@ class Order:
         self._time = 0
         self._known: dict[int, Known] = {}
         self._permutations: dict[int, tuple] = {}  # memory -> tensor, when it was drawn
-        self._input: Optional[tuple] = None  # of this step: rows of the batch, of all, orders
+        self._input: Optional[tuple] = None  # of this step: rows of the batch, orders
         self._lines: dict[str, list] = {}  # batches whose orders are not the same; the others
 
     def facts(self) -> Iterator[tuple[str, float, str]]:
@@ -82,12 +82,12 @@ class Order:
         tensor, drawn = self._permutations.get(self._memory(index), (lambda: None, 0))
         return drawn if tensor() is not None else None
 
-    def _rows(self, tensor: Any) -> Optional[int]:
-        """Of the tensor that this one is some rows of; None: it is none such."""
+    def _is_part(self, tensor: Any) -> bool:
+        """Whether it is some rows of a tensor with more."""
         if tensor.dim() == 0 or not tensor.is_contiguous() or not len(tensor) or not tensor.stride(0):
-            return None
+            return False
         whole = tensor.untyped_storage().nbytes() // tensor.element_size() // tensor.stride(0)
-        return whole if whole > len(tensor) else None
+        return whole > len(tensor)
 
     def reads(self, op: Any, args: tuple, inputs: list) -> None:
         """An operation of the forward pass: an input of the model, or a target?"""
@@ -95,9 +95,9 @@ class Order:
             return
         if op.module is not None:
             for tensor in inputs:
-                known, rows = self._of(tensor), self._rows(tensor)
-                if known is not None and known.orders and rows:
-                    self._input = (len(tensor), rows, known.orders)
+                known = self._of(tensor)
+                if known is not None and known.orders and self._is_part(tensor):
+                    self._input = (len(tensor), known.orders)
         if self._input is None or op.name not in _LOSSES:
             return
         for target in args[:2]:
@@ -105,9 +105,9 @@ class Order:
                 self._compare(op.place, target)
 
     def _compare(self, place: str, target: Any) -> None:
-        batch, rows, orders = self._input or (0, 0, frozenset())
+        batch, orders = self._input or (0, frozenset())
         known = self._of(target)
-        if known is None or len(target) != batch or self._rows(target) != rows:
+        if known is None or len(target) != batch or not self._is_part(target):
             return
         missing = orders - known.orders
         if not missing or known.since < min(missing):

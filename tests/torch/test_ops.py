@@ -308,7 +308,7 @@ class Operations(unittest.TestCase):
             looker.start()
             x, y = torch.randn(32, 3), torch.randint(0, 4, (32,)) if labels else torch.zeros(32, 4)
             x, y = put_in_order(x, y)
-            for first in range(0, 32, 8):
+            for first in range(0, len(x), 8):
                 out, target = model(x[first : first + 8]), y[first : first + 8]
                 difference = torch.nn.functional.cross_entropy if labels else torch.nn.functional.mse_loss
                 difference(out, target).backward()
@@ -334,6 +334,9 @@ class Operations(unittest.TestCase):
             self.assertEqual(facts(lambda x, y: (x[shuffle(32)], y), labels), ["rows_in_another_order"])
             self.assertEqual(
                 facts(lambda x, y: (x[shuffle(32)], y[shuffle(32)]), labels), ["rows_in_another_order"]
+            )
+            self.assertEqual(
+                facts(lambda x, y: (x[:24][shuffle(24)], y[:24]), labels), ["rows_in_another_order"]
             )
             for sound in (together, by_numpy, made_after, lambda x, y: (x, y)):
                 self.assertEqual(facts(sound, labels), [])

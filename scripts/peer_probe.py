@@ -13,17 +13,19 @@ from 1: then the machine is too busy. Arms: off (nothing); again (the same); pro
   other    what steps that show gradients or layers, or hand facts over, take more: percent of all time
   first    what attach() and the 16 steps after it take more, in milliseconds: layers are looked at in steps
            0, 1, 3, 7 and 15 of any run. Of a process that has not run the probe before
-  run      a run of --steps steps / one without: first ones, and plain and other ones after them
+  run      a run of --steps steps / one without: first ones, and plain and other ones after them (those of its
+           first --steps steps, where it came so far: they are most frequent at first)
   long     the same of a run without end
   memory   of the process, more than before attach(), in MiB
 Usage: peer_probe.py [--network mlp|gpt|resnet20]... [--eager] [--compile]
        [--arms "again probe anomaly histc"] [--starts N] [--seconds S] [--steps N] [--write]
 --network: one of them, may be repeated; default: all. --eager, --compile: only that kind; default: both.
 --arms: detect_anomaly and hooks change what torch.compile compiles, so a compiled model has no such arms.
---seconds: of a network of a kind, all starts together; steps so long that an arm has fewer than 20 plain ones
-by then are measured on, up to four times as long. --write: puts each network of a kind into
-docs/measured/probe_cost.json as soon as it is measured, and the table into docs/pytorch.md; not on a busy
-machine.
+--seconds: of a network of a kind, all starts together; without it 60, or 1200 steps of the network where that
+is longer (mlp, gpt: 60 to 80 s; resnet20: 240 s), which is said when a start begins; torch.compile takes a
+minute more. Where an arm has fewer than 20 plain steps by then it is measured on, up to four times as long.
+--write: puts each network of a kind into docs/measured/probe_cost.json as soon as it is measured, and the
+table into docs/pytorch.md; not on a busy machine.
 """
 
 import argparse
@@ -45,6 +47,7 @@ ROOT = os.path.join(HERE, "..")
 NETS, KINDS = ("mlp", "gpt", "resnet20"), ("eager", "compiled")
 EAGER_ONLY = ("anomaly", "histc")
 LEAST, PATIENCE = 20, 4  # plain steps of each arm; times as long as was asked for
+USUAL_SECONDS, USUAL_STEPS = 60, 1200  # of a network of a kind: what is longer
 FIRST = 16
 BLOCK_SECONDS = 0.4  # facts are handed over ten times a second
 clock = time.thread_time_ns
@@ -202,7 +205,11 @@ class Probed(Off):
         self.first, self.before = took - FIRST * plain, memory
         self.group = self.probe.groups[0]
         self.ends_step, self.probe.record.step = self.probe.record.step, self._step
-        self.resumed = None
+        self.resumed, self.early = None, []
+        from torch.optim import optimizer
+
+        self.everywhere = optimizer._global_optimizer_pre_hooks  # where the probe's hook of all optimizers is
+        self.hooks = dict(self.everywhere)
         self.end()
 
     def _step(self):
@@ -214,6 +221,7 @@ class Probed(Off):
 
     def begin(self):
         group = self.group
+        self.everywhere.update(self.hooks)
         self.patches.register(self.probe)
         self.patches.watch(group, self.training.optimizer)
         self.patches.watch_parameters(group, group.parameters)
@@ -226,6 +234,8 @@ class Probed(Off):
         self.probe.layers.end()
         self.group.unwatch()
         self.patches.unregister(self.probe)
+        for key in self.hooks:
+            self.everywhere.pop(key, None)
 
     def times(self, count):
         step, group, kinds = self.training.step, self.group, {}
@@ -236,6 +246,8 @@ class Probed(Off):
             took = clock() - began
             kind = f"plan {plan}" if plan else "plain" if group.step == ended else "hands over"
             kinds.setdefault(kind, []).append(took)
+            if kind != "plain":
+                self.early.append((ended, took))
         return kinds
 
     def close(self):
@@ -243,7 +255,8 @@ class Probed(Off):
         costs, memory = self.probe.record.costs(), resident() - self.before
         self.begin()
         self.probe.close()
-        return {"first_ns": self.first, "memory_bytes": memory, "failure": self.probe.reason, "own": costs}
+        said = {"first_ns": self.first, "memory_bytes": memory, "failure": self.probe.reason, "own": costs}
+        return {**said, "early": self.early, "steps": self.group.step}
 
 
 ARMS = {"off": Off, "again": Off, "anomaly": Anomaly, "histc": Histc, "probe": Probed}
@@ -263,7 +276,12 @@ def may_go_on(rounds, arms, passed, seconds):
     return not enough and passed < PATIENCE * seconds
 
 
-def worker(net, kind, names, seconds, seed):
+def seconds_of(asked, step, starts):
+    """How long a start lasts whose network takes so long a step."""
+    return (asked or max(USUAL_SECONDS, USUAL_STEPS * step)) / starts
+
+
+def worker(net, kind, names, asked, starts, seed):
     """Lets the arms take turns for so long; prints the times of every block."""
     import torch
 
@@ -272,6 +290,9 @@ def worker(net, kind, names, seconds, seed):
     arms = {name: ARMS[name](training) for name in ["off", *names]}
     step = statistics.median(training.times(8)) * 1e-9
     count = max(5, round(BLOCK_SECONDS / step))
+    seconds = seconds_of(asked, step, starts)
+    begins = f"peer_probe: {net}, {kind}: start {seed + 1} of {starts}: {seconds:.0f} s"
+    print(begins, file=sys.stderr, flush=True)
     turns, rounds, began = random.Random(seed), [], time.monotonic()
     while may_go_on(rounds, arms, time.monotonic() - began, seconds):
         order, row = list(arms), {}
@@ -324,6 +345,15 @@ def check_length(rounds, name):
             raise SystemExit(f"--seconds is too short: {arm} has {count} plain steps, expected {LEAST}")
 
 
+def early_share(probes, plain, steps):
+    """What steps that are not plain take more than those, of all time of the first `steps` steps after the
+    first 16; `plain`: nanoseconds of a plain step. None: too few steps were made."""
+    if any(probe["steps"] < steps for probe in probes):
+        return None
+    more = [took - plain for probe in probes for step, took in probe["early"] if step < steps]
+    return sum(more) / (len(probes) * (steps - FIRST) * plain)
+
+
 def row_of(name, results, steps):
     """The numbers of an arm."""
     rounds = [turn for result in results for turn in result["rounds"]]
@@ -338,12 +368,14 @@ def row_of(name, results, steps):
     more = sum(len(times) * (typical(times) - plain * off) for times in others.values())
     other = more / (sum(map(len, kinds.values())) * off)
     first = statistics.median([probe["first_ns"] for probe in probes])
+    early = early_share(probes, plain * off, steps)
+    early = other if early is None else early
     return {
         **row,
         "other": other,
         "kinds": {kind: [len(times), typical(times) / off] for kind, times in sorted(kinds.items())},
         "first_ns": first,
-        "run": 1 + (first / off + (plain - 1 + other) * (steps - FIRST)) / steps,
+        "run": 1 + (first / off + (plain - 1 + early) * (steps - FIRST)) / steps,
         "long": plain + other,
         "memory_bytes": max(probe["memory_bytes"] for probe in probes),
         "governor": sum(probe["own"]["probe_seconds"] for probe in probes)
@@ -360,7 +392,7 @@ def measure(net, kind, options):
     """Several processes after each other; rows of the arms."""
     results, names = [], arms_of(kind, options)
     for start in range(options.starts):
-        arguments = [net, kind, " ".join(names), str(options.seconds / options.starts), str(start)]
+        arguments = [net, kind, " ".join(names), str(options.seconds or 0), str(options.starts), str(start)]
         command = [sys.executable, "-W", "ignore", __file__, "--worker", *arguments]
         said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if said.returncode:
@@ -405,18 +437,18 @@ def options_of():
         parser.add_argument(option, dest="kinds", action="append_const", const=kind)
     parser.add_argument("--arms", default="again probe anomaly histc")
     parser.add_argument("--starts", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--worker", nargs=5)
+    parser.add_argument("--worker", nargs=6)
     return parser.parse_args()
 
 
 def main():
     options = options_of()
     if options.worker:
-        net, kind, names, seconds, seed = options.worker
-        worker(net, kind, names.split(), float(seconds), int(seed))
+        net, kind, names, seconds, starts, seed = options.worker
+        worker(net, kind, names.split(), float(seconds), int(starts), int(seed))
         return
     print(*probe_costs.head_of(options.steps), sep="\n")
     if not measure_all(options):

@@ -74,6 +74,7 @@ WORDS = ctypes.sizeof(Tensor) // 8
 _TENSOR_BYTES = ctypes.sizeof(Tensor)
 _AT_DTYPE, _SLOT_WORD = Tensor.dtype.offset, Tensor.slot.offset // 8
 _pack_what = struct.Struct("=4iQ2q").pack_into  # the first fields
+_pack_whose = struct.Struct("=2i").pack_into  # of those: id and role
 _pack_where = struct.Struct("=2iQ3qQ").pack_into  # from dtype to stream
 WORD_DATA = 2
 
@@ -264,6 +265,10 @@ class Table:
         """Fills one entry: dtype, device, data, count, stride, storage, stream."""
         _pack_where(self.bytes, index * _TENSOR_BYTES + _AT_DTYPE, *place)
 
+    def aim(self, number: int, role: int) -> None:
+        """Of a table with one entry: whose values it shows."""
+        _pack_whose(self.bytes, 0, number, role)
+
     def clear(self, index: int, dtype: int = 0) -> None:
         """Marks one entry as not there."""
         self.put(index, 0, 0, 0, dtype)
@@ -338,7 +343,9 @@ class Record:
 
     def see(self, table: Table, flags: int = 0) -> None:
         """Shows tensors of any roles."""
-        self._check(self.library.ampprobe_see(self.handle, table.address, table.count, flags, None))
+        status = self.library.ampprobe_see(self.handle, table.address, table.count, flags, None)
+        if status != OK:
+            self._check(status)
 
     def see_named(self, name: str, table: Table) -> None:
         """Shows one tensor by its name."""

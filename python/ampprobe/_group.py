@@ -246,24 +246,12 @@ class Group:
 
     def _put(self, table: Any, index: int, tensor: Any) -> Any:
         """One tensor of any kind; gives what must live until it was read."""
-        try:
-            place = _layout.usual_place(tensor)
-        except (RuntimeError, NotImplementedError):  # no storage
-            place = None
-        if place is not None:
-            table.fill(index, place)
+        if getattr(tensor, "is_cuda", False) and _cuda.put(table.array[index], tensor, self.probe.plain_type):
             return tensor
-        return self._put_unusual(table, index, tensor)
-
-    def _put_unusual(self, table: Any, index: int, tensor: Any) -> Any:
-        if _cuda.put(table.array[index], tensor, self.probe.plain_type):
-            return tensor
-        found = _layout.view(tensor)
-        if isinstance(found, _layout.View):
-            table.put(
-                index, found.data, found.count, found.storage, found.dtype, found.device, 1, found.stream
-            )
-            return found.keep
+        found = _layout.place_of(tensor)
+        if not isinstance(found, _layout.Unreadable):
+            table.fill(index, found[0])
+            return found[1]
         table.clear(index, found.dtype)
         if found.reason not in self.unreadable:
             self.unreadable.add(found.reason)

@@ -8,10 +8,12 @@ Looked for in steps that show something only; nothing of the user's is changed, 
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
 _MOST = 1 << 16  # elements of the gradient that is remembered
+_FEW = 256
 
 
 class Kept:
@@ -32,7 +34,7 @@ class Kept:
         if found:
             parameter = min(found, key=lambda p: p.numel())
             values = parameter.grad.detach()
-            if values.numel() <= _MOST and bool(values.isfinite().all()) and bool(values.any()):
+            if values.numel() <= _MOST and _tells_apart(values):
                 self._parameter, self._values = weakref.ref(parameter), values.clone()
 
     def forget(self) -> None:
@@ -71,5 +73,13 @@ class Kept:
         self.forget()
 
 
+def _tells_apart(values: Any) -> bool:
+    """Whether all are finite and not all are 0. Of few, as numbers of Python: one operation, not five."""
+    if values.numel() > _FEW:
+        return bool(values.isfinite().all()) and bool(values.any())
+    numbers = values.flatten().tolist()
+    return any(numbers) and all(map(math.isfinite, numbers))
+
+
 def _readable(gradient: Any, plain: Any) -> bool:
-    return type(gradient) is plain and not gradient.is_sparse and gradient.device.type != "meta"
+    return type(gradient) is plain and not gradient.is_sparse and not gradient.is_meta

@@ -58,23 +58,33 @@ def tensors_in(value: Any, torch: Any, depth: int = 0) -> Iterator[Any]:
             yield from tensors_in(item, torch, depth + 1)
 
 
-def probed_modules(model: Any, torch: Any) -> list[tuple[str, Any]]:
-    """Modules that get a hook: leaves, and MultiheadAttention; TorchScript's refuse hooks."""
+def tensors_of(value: Any, torch: Any) -> list:
+    """The same as a list, without a generator where it is one tensor, or a tuple of one."""
+    if type(value) is tuple and len(value) == 1:
+        value = value[0]
+    return [value] if type(value) is torch.Tensor else list(tensors_in(value, torch))
+
+
+def probed_modules(modules: list, torch: Any) -> list[tuple[str, Any]]:
+    """Of modules and their names, those that get a hook: leaves, and MultiheadAttention; TorchScript's refuse
+    hooks."""
     found = []
-    for name, module in model.named_modules(remove_duplicate=True):
+    for name, module in modules:
         if isinstance(module, torch.jit.ScriptModule):
             continue
-        if not any(True for _ in module.children()) or isinstance(module, torch.nn.MultiheadAttention):
+        inside = getattr(module, "_modules", True) and any(True for _ in module.children())
+        if not inside or isinstance(module, torch.nn.MultiheadAttention):
             found.append((name or type(module).__name__, module))
     return found
 
 
-def is_compiled(model: Any, torch: Any) -> bool:
-    """Whether the model, or a part of it, was given to torch.compile."""
-    for module in model.modules():
-        if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
-            return True
-    return False
+def is_compiled(modules: list) -> bool:
+    """Whether one of these modules and names was given to torch.compile."""
+    return any(
+        getattr(module, "_compiled_call_impl", None) is not None
+        or "_orig_mod" in getattr(module, "_modules", ())
+        for _, module in modules
+    )
 
 
 class Layers:
@@ -92,6 +102,7 @@ class Layers:
         self.findings: dict[str, str] = {}
         self.first = _origin.First()
         self._ids: dict[tuple, int] = {}
+        self._tables: list = []  # of one entry, that are free: autograd's threads show gradients at once
         self._lock = threading.Lock()
         self._steps = 0
 
@@ -100,20 +111,24 @@ class Layers:
         """Whether hooks stand."""
         return bool(self.handles)
 
-    def begin(self, models: list) -> None:
-        """Puts the hooks on for one step."""
+    def begin(self, models: list) -> bool:
+        """Puts the hooks on for one step; False: not on compiled models."""
         torch = sys.modules["torch"]
+        modules = [list(model.named_modules()) for model in models]
+        if any(map(is_compiled, modules)):
+            return False
         self.end()
         self.fired.clear()
         self.order = {}
         self.first = _origin.First()
         self.names = []
-        for model in models:
-            for name, module in probed_modules(model, torch):
+        for row in modules:
+            for name, module in probed_modules(row, torch):
                 name = clean_name(name)
                 self.names.append(name)
                 named = isinstance(module, torch.nn.MultiheadAttention)
                 self.handles.append(module.register_forward_hook(_Hook(self, name), with_kwargs=named))
+        return True
 
     def end(self) -> bool:
         """Takes the hooks off; whether any layer was seen."""
@@ -150,8 +165,8 @@ class Layers:
                 return  # validation, or the first pass of reentrant checkpointing, which comes again
             self.fired[name] = self.fired.get(name, 0) + 1
             with without_modes(torch):  # selective checkpointing counts the operations
-                self._look_at_inputs(name, module, inputs, torch)
-                read, written = list(tensors_in(inputs, torch)), list(tensors_in(output, torch))
+                read, written = tensors_of(inputs, torch), tensors_of(output, torch)
+                self._look_at_inputs(name, read, torch)
                 probe.finder.layer(name, module, read, written, torch)
                 self.first.fires(name)
                 for index, tensor in enumerate(written):
@@ -207,35 +222,40 @@ class Layers:
 
     def show(self, label: str, name: str, kind: str, tensor: Any, role: int) -> Optional[bool]:
         """Shows one tensor of a layer; whether it holds inf or NaN, None where it was not read."""
-        found = _layout.view(tensor)
-        if not isinstance(found, _layout.View):
+        found = _layout.place_of(tensor)
+        if isinstance(found, _layout.Unreadable):
             self.probe.note(f"{label}: not counted: {found.reason}")
             return None
-        key = (label, found.dtype)
-        with self._lock:
-            number = self._ids.get(key)
-            if number is None:
-                number = self.probe.record.describe(
-                    [
-                        {
-                            "name": label,
-                            "layer": name,
-                            "type": kind,
-                            "dtype": found.dtype,
-                            "shape": tuple(tensor.shape),
-                        }
-                    ]
-                )[0]
-                self._ids[key] = number
-        table = _abi.Table([number], [role], [found.dtype])
-        table.put(0, found.data, found.count, found.storage, found.dtype, found.device, 1, found.stream)
+        place, keep = found
+        number = self._ids.get((label, place[0]))
+        if number is None:
+            number = self._describe(label, name, kind, place[0], tensor)
+        try:
+            table = self._tables.pop()
+        except IndexError:
+            table = _abi.Table([0], [role])
+        table.aim(number, role)
+        table.fill(0, place)
         self.probe.record.see(table)
-        return table.array[0].nonfinite > 0
+        del keep
+        nonfinite = table.array[0].nonfinite > 0
+        self._tables.append(table)
+        return nonfinite
 
-    def _look_at_inputs(self, name: str, module: Any, inputs: Any, torch: Any) -> None:
+    def _describe(self, label: str, name: str, kind: str, dtype: int, tensor: Any) -> int:
+        """The number of what is shown under this label."""
+        with self._lock:
+            number = self._ids.get((label, dtype))
+            if number is None:
+                thing = {"name": label, "layer": name, "type": kind, "dtype": dtype}
+                number = self.probe.record.describe([{**thing, "shape": tuple(tensor.shape)}])[0]
+                self._ids[(label, dtype)] = number
+            return number
+
+    def _look_at_inputs(self, name: str, inputs: list, torch: Any) -> None:
         """Integers in half: ids or positions beyond the last integer that the format tells apart."""
         limit = {torch.float16: 2048.0, torch.bfloat16: 256.0}
-        for tensor in tensors_in(inputs, torch):
+        for tensor in inputs:
             if tensor.dtype in limit and name not in self.findings and 0 < tensor.numel() <= 1 << 16:
                 values = tensor.detach().float()
                 largest = values.abs().amax().item()

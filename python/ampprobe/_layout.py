@@ -40,6 +40,10 @@ class View(NamedTuple):
     stream: int
     keep: Any
 
+    def place(self) -> tuple:
+        """What Table.fill takes."""
+        return self.dtype, self.device, self.data, self.count, 1, self.storage, self.stream
+
 
 class Unreadable(NamedTuple):
     """Why a tensor was not read; `dtype` is the library's number."""
@@ -98,12 +102,16 @@ def usual_place(tensor: Any) -> Optional[tuple]:
     return (code, _abi.HOST, tensor.data_ptr(), count, 1, left, 0) if count * size <= left else None
 
 
-def _usual_view(tensor: Any) -> Optional[View]:
+def place_of(tensor: Any) -> tuple | Unreadable:
+    """What Table.fill takes of any tensor, and what must live until it was read; or why it cannot be read."""
     try:
         place = usual_place(tensor)
     except (RuntimeError, NotImplementedError):  # no storage
-        return None
-    return View(place[2], place[3], place[5], place[0], _abi.HOST, 0, tensor) if place else None
+        place = None
+    if place is not None:
+        return place, tensor
+    found = view(tensor)
+    return (found.place(), found.keep) if isinstance(found, View) else found
 
 
 def _learn(torch: Any) -> None:
@@ -151,9 +159,6 @@ def _other_view(tensor: Any) -> View | Unreadable:
 def view(tensor: Any) -> View | Unreadable:
     """Where the values of any tensor lie, or why they cannot be read. Never raises."""
     try:
-        found = _usual_view(tensor)
-        if found is not None:
-            return found
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(tensor, torch.Tensor):
             if not _usual_types:

@@ -55,7 +55,7 @@ class Look:
         if torch is None or self.probe.world > 1:
             return
         models = [model for model in self.probe.living_models() if hasattr(model, "named_modules")]
-        if any(_layers.is_compiled(model, torch) for model in models):
+        if any(_layers.is_compiled(list(model.named_modules())) for model in models):
             return
         if self._looker is None:
             self._looker = _ops.Looker(torch, running=True)

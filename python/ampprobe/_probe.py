@@ -44,6 +44,7 @@ class Probe:
         self._closed = False
         self._lock = threading.RLock()
         self._notes: set[str] = set()
+        self._told_precision: Any = None  # of what precision and silent layers are in the record
         self._scalers: list = []
         self._models = [weakref.ref(model) for model in models]
         self._options = options
@@ -351,14 +352,11 @@ class Probe:
         models = self.living_models()
         if not models or not all(hasattr(model, "named_modules") for model in models):
             return
-        torch = sys.modules["torch"]
-        if any(_layers.is_compiled(model, torch) for model in models):
+        if not self.layers.begin(models):
             self.note(
                 "the model is compiled: layers are not shown, as an eager step would change training "
                 "(probe.step(closure) shows them)"
             )
-            return
-        self.layers.begin(models)
 
     def end_layers(self) -> bool:
         """The step is over: the hooks go. Whether layers were seen."""
@@ -371,9 +369,13 @@ class Probe:
         models = self.living_models()
         if not models and self.groups[0].step:
             return  # what was found while the step saw it holds
-        found = _describe.precision(models, self.layers.autocast, self.layers.precision)
-        self.record.set("level", found["level"])
-        self.record.set("about", {"precision": found, "silent_layers": self.layers.silent()})
+        silent, known = self.layers.silent(), (self.layers.precision, self.layers.autocast)
+        seen = (len(models), silent, *map(dict, known), len(self.finder.changed))
+        if seen != self._told_precision:
+            self._told_precision = seen
+            found = _describe.precision(models, self.layers.autocast, self.layers.precision)
+            self.record.set("level", found["level"])
+            self.record.set("about", {"precision": found, "silent_layers": silent})
         for name, text in self.layers.findings.items():
             self.note(f"{name}: {text}")
 

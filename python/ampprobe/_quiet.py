@@ -27,7 +27,7 @@ from . import _abi, _late, _patches
 MOST_STEPS = 128
 # Steps are handed over when the first of them is so old: the least and the most. On a busy machine, where it
 # takes longer, it is done less often: it takes at most this share of the time.
-LEAST_SECONDS, MOST_SECONDS, _SHARE = 0.1, 0.5, 0.002
+LEAST_SECONDS, MOST_SECONDS, _SHARE = 0.1, 0.5, 0.001
 _FIRST_STEPS = 4
 _WORDS = _abi.FACTS_BYTES // 8
 # Words of a step's facts, which differ from step to step.

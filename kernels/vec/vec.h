@@ -28,6 +28,12 @@ static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+/* Sum of the lanes as a binary tree: upper half to lower half, and so on. */
+static inline float vec_join(vec v) {
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
 /* True where v replaces the running maximum m: it is greater, or it is NaN. */
 static inline vec_mask vec_replaces(vec v, vec m) {
     return (__mmask8)(_mm256_cmp_ps_mask(v, m, _CMP_GT_OQ) | _mm256_cmp_ps_mask(v, v, _CMP_UNORD_Q));
@@ -64,6 +70,12 @@ static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+/* Sum of the lanes as a binary tree: upper half to lower half, and so on. */
+static inline float vec_join(vec v) {
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
 static inline vec_mask vec_replaces(vec v, vec m) {
     return _mm256_or_ps(_mm256_cmp_ps(v, m, _CMP_GT_OQ), _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
 }
@@ -104,6 +116,12 @@ static inline vec vec_mul(vec a, vec b) {
 static inline vec vec_div(vec a, vec b) {
     for (int i = 0; i < VEC_LANES; i++) a.lane[i] /= b.lane[i];
     return a;
+}
+/* Sum of the lanes as a binary tree: upper half to lower half, and so on. */
+static inline float vec_join(vec v) {
+    for (int width = VEC_LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++) v.lane[i] += v.lane[i + width];
+    return v.lane[0];
 }
 static inline vec_mask vec_replaces(vec v, vec m) {
     vec_mask mask;

@@ -58,12 +58,10 @@ static inline int in_vector(int64_t left, int v) {
 }
 
 /* Sum of lanes 0..15 as a binary tree. */
-static double join(const vec *sums) {
-    float lane[LANES];
-    for (int v = 0; v < VECS; v++) vec_store(lane + v * VEC_LANES, sums[v], VEC_LANES);
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++) lane[i] += lane[i + width];
-    return (double)lane[0];
+static inline double join(vec *sums) {
+    for (int width = VECS / 2; width > 0; width /= 2)
+        for (int v = 0; v < width; v++) sums[v] = vec_add(sums[v], sums[v + width]);
+    return (double)vec_join(sums[0]);
 }
 
 static inline void clear(vec *sums) {

@@ -69,10 +69,10 @@ static void find(const ab_case *c, candidate *list) {
 
 static void say(const candidate *one, ab_verdict *verdict) {
     if (isfinite(distance(one)))
-        ab_verdict_add_evidence(verdict, "not %s: %s %.2g %s, and %s than %.2g would be", one->id, one->what,
-                                one->number, one->of, one->above ? "more" : "less", one->limit);
+        ab_verdict_add_evidence(verdict, "%s asks for %s than %.2g: %s %.2g %s", one->id,
+                                one->above ? "more" : "less", one->limit, one->what, one->number, one->of);
     else
-        ab_verdict_add_evidence(verdict, "not told from %s, whose number is not recorded", one->id);
+        ab_verdict_add_evidence(verdict, "%s cannot be told: its number is not recorded", one->id);
 }
 
 void ab_say_nearest(const ab_case *c, ab_verdict *verdict) {

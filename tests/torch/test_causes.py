@@ -1,4 +1,4 @@
-"""Programs with one mistake each: ampbench names it first from the record, and calls the twin healthy."""
+"""Programs with one mistake each: ampbench names it first from the record, and nothing of the twin."""
 
 import json
 import os
@@ -46,11 +46,14 @@ class Causes(unittest.TestCase):
                 self.assertTrue(verdicts[0]["evidence"])
                 self.assertNotIn("--", verdicts[0]["remedy"])
 
-    def test_the_twin_is_healthy(self):
+    def test_of_the_twin_nothing_is_named(self):
+        """It is healthy, or undecided: labels of some are drawn by chance, so that their loss does not fall."""
         for program in programs.PROGRAMS:
             with self.subTest(program.__name__):
                 _, cell = self.record(program, True)
-                self.assertEqual([v["id"] for v in cell["verdicts"]], ["healthy"], cell)
+                self.assertEqual([v["id"] for v in cell["verdicts"]], [cell["state"]], cell)
+                self.assertIn(cell["state"], ("healthy", "undecided"))
+                self.assertIn(cell["symptoms"], (None, "no known cause; the loss did not fall"))
 
     def test_gradients_that_the_loop_puts_there_itself_are_no_sum(self):
         """Those of master weights are copied."""

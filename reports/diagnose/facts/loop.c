@@ -88,8 +88,10 @@ static bool has_not_fallen(const ab_facts *facts, const ab_loss_facts *loss, dou
     return !(mean - loss->final > facts->limits->trend_errors * hypot(error, last_error));
 }
 
+/* A fall within the first losses spreads their mean: there the first of them decides. */
 bool ab_loop_is_flat(const ab_facts *facts, const ab_loss_facts *loss) {
-    return has_not_fallen(facts, loss, loss->begin, loss->begin_error);
+    return has_not_fallen(facts, loss, loss->begin, loss->begin_error) &&
+           !(loss->first - loss->final > facts->limits->loop_scatter * loss->spread);
 }
 
 bool ab_loop_stalls(const ab_facts *facts) {

@@ -48,8 +48,9 @@ bool ab_is_loop(const ab_facts *facts);
  * the last probed step, by so much larger. NAN: not recorded. */
 double ab_loop_step_size(const ab_facts *facts);
 
-/* These losses did not fall: the last ones are not below the first ones by more than chance. By differences
- * of losses only: the loss of somebody's own loop may have any zero and any sign. */
+/* These losses did not fall: the last ones are not below the first ones by more than chance (mean and
+ * standard errors of each twenty; or the first loss alone, by loop_scatter deviations of the last ones). By
+ * differences of losses only: the loss of somebody's own loop may have any zero and any sign. */
 bool ab_loop_is_flat(const ab_facts *facts, const ab_loss_facts *loss);
 
 /* What the predictions of a loop's last looked-at steps cost, and what the best constant one would: the facts

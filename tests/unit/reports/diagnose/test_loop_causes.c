@@ -21,6 +21,7 @@ typedef struct loop {
     int32_t weights;        /* dtype of weights and their gradients */
     int micro_batches;
     double last_loss;
+    double dropped;        /* the first three losses were higher by so much */
     bool coarse_loss;      /* losses are numbers of bf16 */
     double moment;         /* second moments in fp16 that are not 0 have this size; 0: no state is shown */
     int zero_moments;      /* of them that are 0 */
@@ -134,7 +135,8 @@ static void show_narrow_update(ampprobe *p, int32_t id, const loop *l) {
 
 /* The loss of a step, with digits that no half format holds, or rounded to one. */
 static double loss_at(const loop *l, int i) {
-    const double wide = 2.3 + (l->last_loss - 2.3) * i / (steps - 1) + 1e-5 * (i % 3);
+    const double wide =
+        2.3 + (l->last_loss - 2.3) * i / (steps - 1) + 1e-5 * (i % 3) + (i < 3 ? l->dropped : 0);
     static const ab_rounding nearest = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
     if (l->nan_from > 0 && i >= l->nan_from && (l->nan_to == 0 || i < l->nan_to)) return (double)NAN;
     if (l->peak > 0 || l->factor > 0)
@@ -391,9 +393,10 @@ static void a_rate_is_too_high_where_steps_replace_the_weights_and_the_loss_rise
     other.last_loss = 2.4; /* it does not, and rises by as much as it did not fall */
     other.update = 0.01;
     expect_in_any_units(other, "undecided");
-    assert_string_equal(diagnosis.unnamed.evidence[1].text,
-                        "not learning_rate_too_high: a step is 0.01 of the weights that it changes, and more "
-                        "than 0.1 would be");
+    assert_string_equal(
+        diagnosis.unnamed.evidence[1].text,
+        "learning_rate_too_high asks for more than 0.1: a step is 0.01 of the weights that it "
+        "changes");
     assert_null(strstr(diagnosis.unnamed.missing, "--steps"));
     other = rises;
     other.peak = 0;
@@ -416,15 +419,21 @@ static void a_loop_whose_loss_did_not_fall_is_not_healthy(void **state) {
     assert_string_equal(d->unnamed.evidence[0].text,
                         "the loss was 2.3 at step 0 and is 2.3 at the end of 64 steps");
     assert_string_equal(d->unnamed.evidence[1].text,
-                        "not told from learning_rate_too_high, whose number is not recorded");
+                        "learning_rate_too_high cannot be told: its number is not recorded");
     assert_int_equal(d->unnamed.evidences, 3);
     l.update = 0.01; /* of the numbers that are recorded the nearest to its limit is said first */
     d = diagnose(l);
-    assert_non_null(strstr(d->unnamed.evidence[1].text, "not learning_rate_too_high: a step is 0.01"));
     assert_non_null(
-        strstr(d->unnamed.evidence[2].text, "not learning_rate_too_low: all steps together are 0.64"));
+        strstr(d->unnamed.evidence[1].text, "learning_rate_too_high asks for more than 0.1: a step is 0.01"));
+    assert_non_null(strstr(d->unnamed.evidence[2].text,
+                           "learning_rate_too_low asks for less than 0.005: all steps together are 0.64"));
     l.last_loss = 1.5;
     expect_healthy(l);
+    l = (loop){.config = autocast, .micro_batches = 1, .last_loss = 2.3, .dropped = 70};
+    expect_healthy(l); /* in the first steps, far beyond the scatter of the last ones */
+    l.dropped = 1e-6;
+    assert_true(diagnose(l)->found.undecided);
+    l.dropped = 0;
     l.nan_from = 9; /* a symptom of its own */
     assert_true(diagnose(l)->found.sick);
 }

@@ -12,6 +12,17 @@
 
 /* ---- healthy ----------------------------------------------------------------------------------------- */
 
+static void say_skips(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
+    if (!c->facts.skip.dynamic) return;
+    ab_verdict_add_evidence(
+        v,
+        "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its "
+        "scale and then one in %.0f",
+        c->facts.skip.skipped, c->facts.loss.steps, skips->expected_warm_up + ceil(skips->expected_later),
+        c->facts.skip.window + 1);
+    ab_verdict_point(&c->facts, v, "/steps_skipped");
+}
+
 static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
     if (isfinite(c->facts.gap) && isfinite(c->gap_limit)) {
         ab_verdict_add_evidence(v, "loss gap to O0 %+.4g, within %.4g", c->facts.gap, c->gap_limit);
@@ -32,14 +43,7 @@ static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_ver
             c->facts.loss.nonfinite, c->facts.loss.steps);
         ab_verdict_point(&c->facts, v, "/loss/%d", c->facts.loss.first_nonfinite);
     }
-    if (!c->facts.skip.dynamic) return;
-    ab_verdict_add_evidence(
-        v,
-        "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its "
-        "scale and then one in %.0f",
-        c->facts.skip.skipped, c->facts.loss.steps, skips->expected_warm_up + ceil(skips->expected_later),
-        c->facts.skip.window + 1);
-    ab_verdict_point(&c->facts, v, "/steps_skipped");
+    say_skips(c, skips, v);
 }
 
 /* ---- undecided --------------------------------------------------------------------------------------- */
@@ -81,7 +85,7 @@ static void explain_unlearned(const ab_case *c, ab_verdict *v) {
 }
 
 /* Of a loop of the user's own, in fp32 or with nothing beside it. */
-static void explain_idle(const ab_case *c, ab_verdict *v) {
+static void explain_idle(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
     const ab_loss_facts *loss = c->facts.baseline ? &c->facts.baseline_loss : &c->facts.loss;
     const ab_constant_loss constant = ab_loop_constant(&c->facts);
     ab_verdict_add_evidence(v, "the loss was %.4g at step 0 and is %.4g at the end of %d steps", loss->first,
@@ -96,6 +100,7 @@ static void explain_idle(const ab_case *c, ab_verdict *v) {
                                 constant.model, ab_text_brief(constant.place, 60), constant.constant);
         ab_verdict_point_document(v, "/probe/facts/%d", constant.index);
     }
+    say_skips(c, skips, v);
     ab_say_nearest(c, v);
     ab_text_show(
         v->missing, sizeof v->missing,
@@ -170,7 +175,7 @@ void ab_explain_without_cause(const ab_case *c, const ab_skip_audit *skips, cons
     if (c->undecided && c->behind)
         explain_noise(c, v);
     else if (c->undecided && ab_is_loop(&c->facts))
-        explain_idle(c, v);
+        explain_idle(c, skips, v);
     else if (c->undecided)
         explain_unlearned(c, v);
     else if (!c->sick)

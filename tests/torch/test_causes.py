@@ -47,7 +47,7 @@ class Causes(unittest.TestCase):
                 self.assertNotIn("--", verdicts[0]["remedy"])
 
     def test_of_the_twin_nothing_is_named(self):
-        """It is healthy, or undecided: labels of some are drawn by chance, so that their loss does not fall."""
+        """It is healthy, or undecided: the labels of some are drawn by chance, and no loss falls."""
         for program in programs.PROGRAMS:
             with self.subTest(program.__name__):
                 _, cell = self.record(program, True)

@@ -27,6 +27,9 @@ static inline size_t ab_aligned(size_t bytes) { return (bytes + AB_ALIGN - 1) / 
 /* Bytes of n fp32 values, rounded up to AB_ALIGN. */
 static inline size_t ab_floats_bytes(int64_t n) { return ab_aligned((size_t)n * sizeof(float)); }
 
+/* The same of n 16-bit values. */
+static inline size_t ab_halves_bytes(int64_t n) { return ab_aligned((size_t)n * sizeof(uint16_t)); }
+
 /* Returns values [offset, offset + n) as fp32: the tensor's own memory if it is fp32, else converted into
  * buffer. */
 const float *ab_read(const ab_tensor *tensor, int64_t offset, int64_t n, float *buffer);

@@ -243,8 +243,6 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 
 static void destroy(ab_pass *pass) { free(pass); }
 
-static size_t halves_bytes(int64_t n) { return ab_aligned((size_t)n * sizeof(uint16_t)); }
-
 static void set_shape(conv_amx *p) {
     const ab_window *w = &p->conv.window;
     const bool data = p->kind == AB_PASS_BACKWARD_DATA, weights = p->kind == AB_PASS_BACKWARD_WEIGHTS;
@@ -271,13 +269,13 @@ static void size_buffers(conv_amx *p) {
                   read = p->channels *
                          (weights ? p->positions + rows * p->size[1] : p->size[0] * p->size[1] + SIDE);
     const int64_t values = ab_div_up(read + p->run + RUN, SIDE) * SIDE;
-    p->copy_bytes = halves_bytes(values + p->channels + SIDE);
+    p->copy_bytes = ab_halves_bytes(values + p->channels + SIDE);
     if (weights) {
-        p->pairs_bytes = halves_bytes(2 * values);
-        p->turned_bytes = halves_bytes(SIDE * p->positions + SIDE);
+        p->pairs_bytes = ab_halves_bytes(2 * values);
+        p->turned_bytes = ab_halves_bytes(SIDE * p->positions + SIDE);
         p->block_bytes = ab_floats_bytes(rows * SIDE * RUN);
     } else {
-        p->base.packed_bytes = halves_bytes(rows * p->run * SIDE);
+        p->base.packed_bytes = ab_halves_bytes(rows * p->run * SIDE);
         p->result_bytes = ab_floats_bytes(IMAGE_ROWS * SIDE * SIDE + p->out[0] * p->out[1] * p->delivered);
     }
     p->thread_bytes = p->copy_bytes + p->result_bytes + p->pairs_bytes + p->turned_bytes;

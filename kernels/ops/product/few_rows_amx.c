@@ -217,22 +217,20 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 
 static void destroy(ab_pass *pass) { free(pass); }
 
-static size_t halves_bytes(int64_t n) { return ab_aligned((size_t)n * sizeof(uint16_t)); }
-
 static void size_buffers(few_amx *p) {
     p->padded = ab_div_up(p->inner, AB_AMX_INNER) * AB_AMX_INNER;
     p->parts = ab_div_up(p->padded, PART);
     p->part = ab_div_up(ab_div_up(p->padded, p->parts), AB_AMX_INNER) * AB_AMX_INNER;
     if (p->kind == AB_PASS_FORWARD) {
         p->panels = ab_div_up(p->columns, PANEL);
-        p->shared_bytes = halves_bytes(p->panels * PANEL * p->padded);
+        p->shared_bytes = ab_halves_bytes(p->panels * PANEL * p->padded);
     }
     if (p->kind == AB_PASS_BACKWARD_WEIGHTS) {
         p->line_values = padded_lines(p) * p->padded;
         p->shared_bytes =
-            halves_bytes(p->line_values) + ab_floats_bytes(p->inner * p->lines + p->line_values);
+            ab_halves_bytes(p->line_values) + ab_floats_bytes(p->inner * p->lines + p->line_values);
     }
-    p->thread_bytes = ab_floats_bytes(kept_lines(p) * PANEL) + halves_bytes(SIDE * PART + PANEL * PART);
+    p->thread_bytes = ab_floats_bytes(kept_lines(p) * PANEL) + ab_halves_bytes(SIDE * PART + PANEL * PART);
     p->base.scratch_bytes = p->shared_bytes + (size_t)p->threads * p->thread_bytes;
 }
 

@@ -65,7 +65,7 @@ def first_bad_step(document: dict) -> Optional[int]:
 
 
 def _made_no_step(document: dict) -> bool:
-    names = {fact["name"] for fact in document["probe"].get("facts", [])}
+    names = {fact["name"] for fact in document.get("probe", {}).get("facts", [])}
     return bool(names & {"passes_without_backward", "passes_without_step"})
 
 

@@ -45,15 +45,15 @@ ab_bad_input ab_loop_bad_input(const ab_facts *facts) {
     static const char share[] = "nonfinite_inputs";
     const ab_stated stated = ab_stated_of(facts, share);
     const double rows =
-        ab_json_number(ab_loop_stated_at(facts, "nonfinite_input_rows", stated.place), "first", 0);
-    return (ab_bad_input){
-        .known = stated.known,
-        .place = stated.place,
-        .share = stated.largest,
-        .rows = rows,
-        .of = round(rows / ab_json_number(ab_loop_stated_at(facts, share, stated.place), "first", 1)),
-        .first_step = stated.first_step,
-        .index = stated.index};
+        ab_json_number(ab_loop_stated_at(facts, "nonfinite_input_rows", stated.place), "first", (double)NAN);
+    return (ab_bad_input){.known = stated.known,
+                          .place = stated.place,
+                          .share = stated.largest,
+                          .rows = rows,
+                          .of = round(rows / ab_json_number(ab_loop_stated_at(facts, share, stated.place),
+                                                            "first", (double)NAN)),
+                          .first_step = stated.first_step,
+                          .index = stated.index};
 }
 
 static const cJSON *first_group(const ab_facts *facts) {

@@ -46,6 +46,7 @@ class Others:
         self._left: list = []  # weak references to those that others took over from
         self._idle: dict[int, list] = {}  # of groups that came later: steps of the first group, own since
         self._said = False
+        self.unused: set[int] = set()  # ids of optimizers that were made meanwhile and have not stepped
 
     def expect_living(self) -> None:
         """Optimizers that exist already. There is no list of them; a search takes longer than to ask each one
@@ -70,6 +71,7 @@ class Others:
     @guarded
     def _steps_first(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
         self.expect(optimizer)
+        self.unused.discard(id(optimizer))
         return self.steps(optimizer, args, kwargs) if id(optimizer) in self._handles else None
 
     def expect(self, optimizer: Any) -> None:
@@ -106,6 +108,7 @@ class Others:
         """The hook."""
         quiet = self.probe.quiet.on
         self.probe.quiet.end()
+        self.unused.discard(id(optimizer))
         if id(optimizer) not in self._handles:
             return None
         if any(group.stepping for group in self.probe.groups):

@@ -134,6 +134,7 @@ class Probe:
         """An optimizer was made."""
         if not self.off and os.getpid() == self._pid:
             try:
+                self.others.unused.add(id(optimizer))
                 self.others.expect(optimizer)
             except Exception as error:
                 self.fail(error)
@@ -262,6 +263,12 @@ class Probe:
             self.never.ran()
         for group in self.groups:
             group.kept.backward_ran()
+
+    def _tell_unused(self) -> None:
+        """Backward passes at the end of a run, for an optimizer that was made for them and never stepped."""
+        passes = 0 if self._loss_taken else self.micro_batches
+        if self.others.unused and self.groups[0].ever_stepped and passes > self.told_micro_batches:
+            self.fact("passes_since_last_step", passes)
 
     def _leave_dropped(self) -> None:
         """A backward pass whose gradients were thrown away before any step was all of its step."""
@@ -546,6 +553,7 @@ class Probe:
                 self.quiet.end()
                 if self.never is not None:
                     self.never.closes()
+                self._tell_unused()
                 for group in self.groups:
                     if group.decided or group.stepped:
                         group.finish()

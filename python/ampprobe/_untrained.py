@@ -5,16 +5,21 @@ Those without a gradient in the first step of an optimizer are suspects. A hook 
 no other, until it gets a gradient: what is said at the end of the run is of every step. A part that is not
 used, or seldom, has no gradient either; so only this is said: of an optimizer none of whose parameters ever
 had one; of the first layers of the forward pass, before others that have one; of a layer that replaced
-another one which the optimizer still holds.
+another one which the optimizer still holds; and of layers in a plain list, which have gradients, are no part
+of their model's parameters() and are never written.
 """
 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
+
+from ._layers import clean_name
 
 LEAST_STEPS = 8  # of an optimizer, from which on something is said
 _MOST_NAMED = 8
+_MOST_PARTS = 1024  # of a plain list that is looked through
+_SAMPLE = 64  # values of a parameter that show whether it has changed
 
 
 class Suspect:
@@ -52,11 +57,14 @@ class Untrained:
         self.probe = probe
         self.suspects: dict[int, Suspect] = {}  # by the parameter's id
         self._trained: dict[int, int] = {}  # index of a group -> its parameters that had a gradient
+        # Parameters in plain lists: weak reference, name, values, group, its step.
+        self._hidden: dict[int, tuple] = {}
         self._unheld: list[str] = []  # parameters of the models that have gradients and are in no optimizer
 
     def look(self, group: Any) -> None:
         """The gradients of an optimizer's first step are there."""
         self._sweep()
+        self._find_hidden(group)
         wanted = [p for p in group.parameters if getattr(p, "requires_grad", False) and p.is_leaf]
         bare = [p for p in wanted if p.grad is None and id(p) not in self.suspects]
         self._trained[group.index] = sum(p.grad is not None for p in wanted)
@@ -72,6 +80,22 @@ class Untrained:
         found = [name for name, p in rows if id(p) not in held and p.requires_grad and p.grad is not None]
         self._unheld = found[:_MOST_NAMED]
 
+    def _find_hidden(self, group: Any) -> None:
+        held = {id(p) for other in self.probe.groups for p in other.parameters}
+        for model in self.probe.living_models():
+            for name, p in _unregistered(model):
+                if id(p) not in held and p.requires_grad and p.grad is not None and p.numel():
+                    row = (weakref.ref(p), name, _values(p), group, group.step)
+                    self._hidden.setdefault(id(p), row)
+
+    def _forget_written(self) -> None:
+        """Those that somebody changes after all, or that an optimizer came to hold."""
+        held = {id(p) for group in self.probe.groups for p in group.parameters}
+        for key, (reference, _, values, _, _) in list(self._hidden.items()):
+            parameter = reference()
+            if key in held or (parameter is not None and bool((_values(parameter) != values).any())):
+                del self._hidden[key]
+
     def _sweep(self) -> None:
         """Takes the hooks off those that had a gradient, whoever put it there."""
         for key, suspect in list(self.suspects.items()):
@@ -84,6 +108,8 @@ class Untrained:
 
     def ran(self, layers: list) -> None:
         """A step has ended in which these layers ran, each a list of its parameters' ids, in their order."""
+        if self._hidden:
+            self._forget_written()
         if not self.suspects:
             return
         self._sweep()
@@ -109,6 +135,10 @@ class Untrained:
     def tell(self) -> None:
         """States what was found of the whole run."""
         self._sweep()
+        self._forget_written()
+        for _, name, _, group, since in list(self._hidden.values())[:_MOST_NAMED]:
+            if group.step - since >= LEAST_STEPS:
+                self.probe.fact("not_registered", group.step - since, name)
         left = [suspect for suspect in self.suspects.values() if suspect.steps() >= LEAST_STEPS]
         steady = [group for group in self.probe.groups if group.ever_stepped]
         alone = [group for group in steady if self._trained.get(group.index) == 0]
@@ -122,3 +152,27 @@ class Untrained:
                 self.probe.fact("cut_off", suspect.steps(), suspect.name)
         for name in self._unheld if any(suspect.orphan for suspect in left) else ():
             self.probe.fact("held_by_no_optimizer", left[0].steps(), name)
+
+
+def _values(parameter: Any) -> Any:
+    return parameter.detach().reshape(-1)[:_SAMPLE].clone()
+
+
+def _unregistered(model: Any) -> Iterator:
+    """Names and parameters of modules that a module of the model keeps in a plain list, tuple or dict."""
+    if not hasattr(model, "named_modules"):
+        return
+    registered = {id(p) for _, p in model.named_parameters()}
+    for prefix, module in model.named_modules():
+        for label, value in list(vars(module).items()):
+            plain = isinstance(value, (list, tuple, dict)) and len(value) <= _MOST_PARTS
+            if label.startswith("_") or not plain:
+                continue
+            rows = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, part in list(rows):
+                if not hasattr(part, "named_parameters"):
+                    continue
+                head = ".".join(text for text in (clean_name(prefix), label, str(key)) if text)
+                for name, p in part.named_parameters():
+                    if id(p) not in registered:
+                        yield f"{head}.{name}", p

@@ -188,6 +188,24 @@ def graph_cut_by_grad_mode(twin, out):
     train(Net(), out, autocast=False)
 
 
+def plain_list(twin, out):
+    """Blocks in a list, which their model does not know."""
+
+    class Net(Parts):
+        def __init__(self):
+            super().__init__()
+            blocks = [torch.nn.Linear(32, 32) for _ in range(2)]
+            self.blocks = torch.nn.ModuleList(blocks) if twin else blocks
+
+        def forward(self, inputs):
+            hidden = self.first(inputs)
+            for block in self.blocks:
+                hidden = hidden + F.relu(block(hidden))
+            return self.head(F.relu(self.second(F.relu(hidden))))
+
+    train(Net(), out, autocast=False)
+
+
 def head_replaced(twin, out):
     """The optimizer holds the head that was replaced; the new one stays as it is."""
     model = Parts()
@@ -206,6 +224,28 @@ def only_head_replaced(twin, out):
     torch.manual_seed(7)
     model.head = torch.nn.Linear(32, 4)
     train(model, out, optimizer=sgd(model) if twin else optimizer, autocast=False)
+
+
+def never_resumed(twin, out):
+    """A run that goes on from a checkpoint at a scale that was cast to half, and checks gradients by hand."""
+    model = net()
+    optimizer = sgd(model)
+    probe = ampprobe.attach(model, optimizer, out=out, every=1)
+
+    def steps(optimizer, scale, numbers):
+        for number in numbers:
+            inputs, labels = samples(number)
+            optimizer.zero_grad()
+            (F.cross_entropy(model(inputs), labels) * scale).backward()
+            gradients = [p.grad.div_(scale) for p in model.parameters()]
+            if all(bool(gradient.isfinite().all()) for gradient in gradients):
+                optimizer.step()
+
+    scale = torch.tensor(2.0**16)
+    steps(optimizer, scale, range(30))
+    steps(sgd(model), scale if twin else scale.half().float(), range(30, 90))
+    probe.close()
+    assert probe.reason is None, probe.reason
 
 
 class Calm(torch.optim.SGD):
@@ -538,8 +578,10 @@ PROGRAMS = {
     backward_forgotten: "no_step_taken",
     step_forgotten: "no_step_taken",
     root_at_zero: "math_singularity",
+    never_resumed: "silent_skips",
     graph_cut: "parameters_without_gradient",
     graph_cut_by_grad_mode: "parameters_without_gradient",
+    plain_list: "parameters_without_gradient",
     head_replaced: "parameters_without_gradient",
     only_head_replaced: "weights_stand_still",
     no_scaler: "scaler_missing_or_not_saved",

@@ -8,7 +8,7 @@ import unittest
 from settings import ampprobe, torch, use_library
 
 F = torch.nn.functional
-NAMES = {"no_gradients", "optimizer_without_gradients", "cut_off", "held_by_no_optimizer"}
+NAMES = {"not_registered", "no_gradients", "optimizer_without_gradients", "cut_off", "held_by_no_optimizer"}
 
 
 def linear(*sizes):
@@ -106,6 +106,26 @@ class Untrained(unittest.TestCase):
         model = torch.nn.Sequential(linear(8, 16), torch.nn.ReLU(), linear(16, 4))
         found = self.supervised(model, lambda inputs, _: model[2](model[:2](inputs).detach()))
         self.assertEqual(found, [("cut_off", "0.bias"), ("cut_off", "0.weight")])
+
+    def test_helpers_that_a_model_hides_from_its_parameters(self):
+        """A frozen one, one that runs without gradients, and one that the loop itself updates."""
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = linear(8, 4)
+                self.helpers = [linear(8, 8).requires_grad_(False), linear(8, 8), linear(8, 8)]
+
+            def forward(self, inputs, number):
+                frozen, teacher, own = self.helpers
+                with torch.no_grad():
+                    teacher(inputs)
+                    own.weight += 0.01
+                    own.bias += 0.01
+                return self.head(own(frozen(inputs)))
+
+        model = Net()
+        self.assertEqual(self.supervised(model, model), [])
 
     def test_layers_that_are_trained_later(self):
         model = torch.nn.Sequential(linear(8, 16), torch.nn.ReLU(), linear(16, 4))

@@ -295,6 +295,10 @@ static void silent_skips(void **state) {
     other = l;
     other.skip_to = 9; /* a few */
     expect_healthy(other);
+    loop resumed = {.no_scaler = true, .fact = "passes_since_last_step", .value = 3 * STEPS};
+    expect(resumed, "silent_skips", NULL);
+    resumed.value = 3; /* as of an evaluation */
+    expect_healthy(resumed);
 }
 
 static void scaler_missing(void **state) {
@@ -824,7 +828,8 @@ static void no_step_taken(void **state) {
 
 static void parameters_without_gradient(void **state) {
     (void)state;
-    static const char *const facts[] = {"optimizer_without_gradients", "cut_off", "held_by_no_optimizer"};
+    static const char *const facts[] = {"optimizer_without_gradients", "cut_off", "held_by_no_optimizer",
+                                        "not_registered"};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         const loop l = {.no_scaler = true, .fact = facts[i], .place = "encoder.weight", .value = STEPS};
         expect(l, "parameters_without_gradient", "encoder.weight");

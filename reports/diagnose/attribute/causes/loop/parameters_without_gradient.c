@@ -1,14 +1,13 @@
 /* Parameters that no step changes, though others learn: an optimizer none of whose parameters ever has a
  * gradient, as that of a generator whose output was detached; the first layers of the forward pass, behind
- * which the graph is cut; a layer that replaced one which the optimizer still holds. A probe states them when
- * it has seen the whole run (optimizer_without_gradients, cut_off, held_by_no_optimizer). Where nothing is
- * trained at all, that is weights_stand_still. */
+ * which the graph is cut; a layer that replaced one which the optimizer still holds, or that is kept in a
+ * plain list, so that its model does not know its parameters. A probe states them when it has seen the whole
+ * run (optimizer_without_gradients, cut_off, held_by_no_optimizer, not_registered). Where nothing is trained
+ * at all, that is weights_stand_still. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/text.h"
-
-#include <string.h>
 
 /* Says what the first entry of a fact names; whether there is one. `format` has the name and the steps. */
 static bool say(const ab_case *c, const char *fact, const char *what, ab_verdict *verdict) {
@@ -32,7 +31,10 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
                other = say(c, "held_by_no_optimizer",
                            "it has gradients and no optimizer holds it, but one that its model has no more",
                            verdict);
-    if (!own && !cut && !other) return false;
+    const bool hidden =
+        say(c, "not_registered",
+            "it has gradients, but is in a plain list and none of its model's parameters()", verdict);
+    if (!own && !cut && !other && !hidden) return false;
     verdict->proof = AB_PROOF_SHOWN;
     verdict->own = true;
     verdict->since = 0;

@@ -23,10 +23,29 @@ static bool is_sound_baseline(const ab_case *c) {
            ab_loop_number(&c->facts, "steps_skipped") > 0;
 }
 
+/* The end of a run: backward passes for a later optimizer, as of a resumed run, that never made a step. */
+static bool never_resumed(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated passes = ab_stated_of(&c->facts, "passes_since_last_step");
+    const double steps = ab_loop_number(&c->facts, "steps");
+    if (!passes.known || !(passes.last > c->facts.limits->skipping_share * (steps + passes.last)))
+        return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = passes.first_step;
+    ab_verdict_add_evidence(
+        verdict,
+        "after step %.0f there were %.0f backward passes and no step: an optimizer that was made "
+        "for them was never called",
+        steps, passes.last);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/last", passes.index);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double steps = ab_loop_number(&c->facts, "steps"), skipped = unapplied(c);
     char share[AB_TEXT_NUMBER];
     int place = 0;
+    if (never_resumed(c, verdict)) return true;
     if (ab_loop_number(&c->facts, "steps_with_scale") > 0 || is_sound_baseline(c) ||
         !(skipped > c->facts.limits->skipping_share * steps))
         return false;

@@ -33,6 +33,14 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     ab_remedy_add_text(remedy, "call the backward pass and the optimizer's step in every iteration");
 }
 
+static bool is_nonfinite(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return c->nonfinite;
+}
+
+static const ab_refutation refuted_nonfinite = {"losses are NaN or inf: steps may be left out on purpose",
+                                                is_nonfinite};
+
 const ab_verdict_rule ab_verdict_rule_no_step_taken = {
     .id = "no_step_taken",
     .family = AB_FAMILY_TRAINING,
@@ -40,6 +48,7 @@ const ab_verdict_rule ab_verdict_rule_no_step_taken = {
     .text = "no step of an optimizer is ever made",
     .needs = {&ab_need_loop},
     .predicts = AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BASELINE | AB_SYMPTOM_BEHIND,
+    .refuted_by = {&refuted_nonfinite},
     .judge = find,
     .shows = find,
     .remedy = remedy,

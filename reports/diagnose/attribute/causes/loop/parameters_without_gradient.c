@@ -54,6 +54,7 @@ const ab_verdict_rule ab_verdict_rule_parameters_without_gradient = {
     .text = "parameters that should be trained never change",
     .needs = {&ab_need_loop},
     .predicts = AB_SYMPTOM_BEHIND | AB_SYMPTOM_BASELINE,
+    .refuted_by = {&ab_refuted_first_loss},
     .judge = find,
     .shows = find,
     .remedy = remedy,

@@ -103,6 +103,8 @@ same "$first" 3 --levels O0 --gradient-accumulation-steps 2
 same "$last" 3 --levels O0,O2 --gradient-accumulation-steps 3 --ddp torch-ddp-bf16
 same "$first" 2 --levels O0,O2 --gradient-accumulation-steps 2 --ddp fsdp2 --last-rank-samples 2
 same "$last" 2 --levels O3 --gradient-accumulation-steps 2 --reduce-every micro-batch
+# Micro-batches summed in the wire format: FSDP2 that does not synchronise.
+same "$first" 3 --levels O0,O2,O3 --gradient-accumulation-steps 3 --ddp fsdp2-fp16 --reduce-every step
 same "$first" 7 --reduce exact --divide 8
 # Ranks of one machine read each other's memory; to others MPI carries the bytes. Small gradients in one
 # bucket go to all ranks at once, others by shares.
@@ -146,6 +148,10 @@ for form in torch apex; do
     cp "$work/simulated.json" "$work/$form.json"
 done
 expect_text "$work/out" "batch norms" "the table says how batch norms are synchronised"
+same "$last" 2 --levels O0,O2 --gradient-accumulation-steps 2 --reduce-dtype bf16 --reduce-every step-in-wire \
+    --sync-bn torch --net "$work/bn.json"
+expect_text "$work/out" "bf16 pre, micro-batches summed in that format" \
+    "the table says where micro-batches are summed"
 # Statistics are exchanged while buckets of gradients are on their way: fc3's and fc2's before those of bn1.
 for ranks in 2 3 4; do
     same "$first" $ranks --net "$work/bn.json" --sync-bn torch --bucket-mb 0.0003 --levels O0,O2 --steps 8

@@ -14,36 +14,45 @@ enum { TAG_TASK = AB_RELAY_TAG + 1, TAG_DONE, TAG_FAILURE, TAG_IDENTITY, TAG_ANS
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* Fails if another rank has said that it failed. */
+/* A rank's message to all others. */
+typedef struct failure {
+    int32_t status; /* ab_status */
+    char text[AB_GROUP_REASON];
+} failure;
+
+/* Fails as another rank does that has said that it failed. */
 static ab_status listen(void *context) {
     ab_group *group = context;
     int peer;
     bool waits = false;
-    if (group->failed) return ab_fail(AB_SYSTEM, "%s", group->reason);
+    if (group->failed) return ab_fail(group->status, "%s", group->reason);
     AB_TRY(ab_mpi_check(group->mpi, group->mpi->probe(TAG_FAILURE, &peer, &waits), "looking for messages"));
     if (!waits) return AB_OK;
     group->failed = true;
     /* Transfers that were begun never end now; only this message is waited for, as long as that is soon. */
-    static char text[AB_GROUP_REASON];
-    if (group->mpi->receive(peer, TAG_FAILURE, text, sizeof text) == 0) {
+    static failure heard = {.status = AB_SYSTEM};
+    if (group->mpi->receive(peer, TAG_FAILURE, &heard, sizeof heard) == 0) {
         bool done = false;
-        for (int turn = 0; turn < 200 && !text[0] && group->mpi->test(&done) == 0 && !done; turn++)
+        for (int turn = 0; turn < 200 && !heard.text[0] && group->mpi->test(&done) == 0 && !done; turn++)
             ab_mpi_pause(turn, NULL);
     }
-    text[sizeof text - 1] = '\0';
+    heard.text[sizeof heard.text - 1] = '\0';
+    group->status = (ab_status)heard.status;
     ab_text_show(group->reason, sizeof group->reason, "rank %d: %s", peer,
-                 text[0] ? text : "failed without a reason");
-    return ab_fail(AB_SYSTEM, "%s", group->reason);
+                 heard.text[0] ? heard.text : "failed without a reason");
+    return ab_fail(group->status, "%s", group->reason);
 }
 
-void ab_group_fail(ab_group *group, const char *reason) {
-    static char text[AB_GROUP_REASON]; /* stays: the message may be read later */
+void ab_group_fail(ab_group *group, ab_status status, const char *reason) {
+    static failure own; /* stays: the message may be read later */
     if (!group->mpi || group->failed || group->ended) return;
     group->failed = true;
-    ab_text_show(text, sizeof text, "%s", reason);
+    group->status = status;
+    own.status = (int32_t)status;
+    ab_text_show(own.text, sizeof own.text, "%s", reason);
     ab_text_show(group->reason, sizeof group->reason, "rank %d: %s", group->place.rank, reason);
     for (int r = 0; r < group->place.ranks; r++)
-        if (r != group->place.rank) (void)group->mpi->send(r, TAG_FAILURE, text, sizeof text);
+        if (r != group->place.rank) (void)group->mpi->send(r, TAG_FAILURE, &own, sizeof own);
     bool done;
     (void)group->mpi->test(&done);
 }

@@ -21,6 +21,7 @@ typedef struct ab_group {
     const volatile sig_atomic_t *stop;
     bool ended; /* all ranks know that the run is over: MPI ends as usual */
     bool failed;
+    ab_status status;             /* of that failure */
     char reason[AB_GROUP_REASON]; /* of the first failure that was heard of: "rank 2: ..." */
 } ab_group;
 
@@ -54,8 +55,8 @@ AB_MUST_CHECK ab_status ab_group_done(ab_group *group);
  * ab_mpi_limits. */
 AB_MUST_CHECK ab_status ab_group_serve(ab_group *group, bool ready, int64_t deadline_ns);
 
-/* This rank failed: tells the others, unless a failure is known already. */
-void ab_group_fail(ab_group *group, const char *reason);
+/* This rank failed with `status`, as the others then do: tells them, unless a failure is known already. */
+void ab_group_fail(ab_group *group, ab_status status, const char *reason);
 
 /* Ends MPI. After a failure rank 0 ends the job with `exit_status` and does not return; other ranks wait for
  * that and do not return either. */

@@ -154,7 +154,7 @@ static ab_status run_all(ab_run_state *r, int argc, char *const *argv) {
 static void end_group(ab_run_state *r, ab_status status) {
     const bool finished = status == AB_OK || r->group.ended;
     if (!r->group.mpi) return;
-    if (!finished && r->group.place.ranks > 1) ab_group_fail(&r->group, ab_error_message());
+    if (!finished && r->group.place.ranks > 1) ab_group_fail(&r->group, status, ab_error_message());
     if (status != AB_OK && r->group.place.rank == 0 && ab_error_message()[0]) {
         ab_print(stderr, "ampbench: %s\n", ab_error_message());
         (void)ab_fail(status, "%s", ""); /* it was said */

@@ -39,7 +39,7 @@ ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind) {
 ab_status ab_run_end_task(ab_run_state *r, ab_process *process) {
     if (!r->group.mpi || process->interrupted) return AB_OK;
     if (process->reason[0]) {
-        ab_group_fail(&r->group, process->reason);
+        ab_group_fail(&r->group, AB_SYSTEM, process->reason);
         return AB_OK;
     }
     if (ab_group_done(&r->group) == AB_OK) return AB_OK;

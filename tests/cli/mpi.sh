@@ -148,8 +148,8 @@ for form in torch apex; do
     cp "$work/simulated.json" "$work/$form.json"
 done
 expect_text "$work/out" "batch norms" "the table says how batch norms are synchronised"
-same "$last" 2 --levels O0,O2 --gradient-accumulation-steps 2 --reduce-dtype bf16 --reduce-every step-in-wire \
-    --sync-bn torch --net "$work/bn.json"
+same "$last" 2 --levels O0,O2 --gradient-accumulation-steps 2 --reduce-dtype bf16 \
+    --reduce-every step-in-wire --sync-bn torch --net "$work/bn.json"
 expect_text "$work/out" "bf16 pre, micro-batches summed in that format" \
     "the table says where micro-batches are summed"
 # Statistics are exchanged while buckets of gradients are on their way: fc3's and fc2's before those of bn1.

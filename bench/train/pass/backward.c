@@ -34,9 +34,10 @@ static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *laye
     const bool past = !layers && ab_walk_passes_casts(walk);
     if (op) {
         const ab_exec exec = ab_walk_node_exec(walk, n);
-        ab_op_io io = ab_walk_operands(walk, n, past);
+        ab_op_io behind;
+        ab_op_io *io = ab_walk_operands(walk, n, past, &behind);
         AB_TRY(ab_walk_in_op(op, layers ? ab_layer_scales_backward(layers, walk, n, &exec)
-                                        : walk->run[n]->backward(&exec, &io)));
+                                        : walk->run[n]->backward(&exec, io)));
         return ab_observe_op(walk->observation, n, &walk->io[n], &exec, true);
     }
     if (node->in_grad[0] == AB_NONE || (past && node->passed_backward)) return AB_OK;

@@ -41,8 +41,9 @@ static ab_status op_forward(ab_walk *walk, int n, const ab_net_op *op) {
     ab_exec exec = ab_walk_node_exec(walk, n);
     exec.fuse = ab_walk_is_fused(walk, n);
     walk->io[n].params_version = walk->params_version;
-    ab_op_io io = ab_walk_operands(walk, n, ab_walk_passes_casts(walk));
-    AB_TRY(ab_walk_in_op(op, walk->run[n]->forward(&exec, &io)));
+    ab_op_io past;
+    ab_op_io *io = ab_walk_operands(walk, n, ab_walk_passes_casts(walk), &past);
+    AB_TRY(ab_walk_in_op(op, walk->run[n]->forward(&exec, io)));
     AB_TRY(ab_observe_fp32(walk->observation, walk->memory->plan->node[n].out));
     return ab_observe_op(walk->observation, n, &walk->io[n], &exec, false);
 }

@@ -183,17 +183,18 @@ bool ab_walk_passes_casts(const ab_walk *walk) {
            !o->follower;
 }
 
-ab_op_io ab_walk_operands(const ab_walk *walk, int n, bool past) {
+ab_op_io *ab_walk_operands(const ab_walk *walk, int n, bool past, ab_op_io *copy) {
+    if (!past) return &walk->io[n];
     const ab_plan_node *node = &walk->memory->plan->node[n];
     ab_tensor *tensor = walk->memory->tensor;
-    ab_op_io io = walk->io[n];
-    for (int i = 0; past && i < node->inputs; i++) {
-        if (node->past.in[i] != AB_NONE) io.in[i] = &tensor[node->past.in[i]];
-        if (node->past.in_grad[i] != AB_NONE) io.din[i] = &tensor[node->past.in_grad[i]];
+    *copy = walk->io[n];
+    for (int i = 0; i < node->inputs; i++) {
+        if (node->past.in[i] != AB_NONE) copy->in[i] = &tensor[node->past.in[i]];
+        if (node->past.in_grad[i] != AB_NONE) copy->din[i] = &tensor[node->past.in_grad[i]];
     }
-    if (past && node->past.out != AB_NONE) io.out = &tensor[node->past.out];
-    if (past && node->past.out_grad != AB_NONE) io.dout = &tensor[node->past.out_grad];
-    return io;
+    if (node->past.out != AB_NONE) copy->out = &tensor[node->past.out];
+    if (node->past.out_grad != AB_NONE) copy->dout = &tensor[node->past.out_grad];
+    return copy;
 }
 
 ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool backward, int to, int from) {

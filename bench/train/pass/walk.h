@@ -55,8 +55,9 @@ bool ab_walk_is_fused(const ab_walk *walk, int product);
  */
 bool ab_walk_passes_casts(const ab_walk *walk);
 
-/* Operands of node n; with `past`, in place of some of them the tensors behind casts. */
-ab_op_io ab_walk_operands(const ab_walk *walk, int n, bool past);
+/* Operands of node n; with `past`, in place of some of them the tensors behind casts, written to *copy.
+ * Without it they are the walk's own, which a device that records calls may read later. */
+ab_op_io *ab_walk_operands(const ab_walk *walk, int n, bool past, ab_op_io *copy);
 
 /* The same without an observer. */
 ab_exec ab_walk_unobserved(const ab_walk *walk);

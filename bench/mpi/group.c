@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +92,18 @@ ab_status ab_group_open(ab_group *group, const volatile sig_atomic_t *stop) {
                          &limits); /* its worker too is told that it is the only rank */
 }
 
+/* Until the launcher has read what was written to a pipe, for a second at most: MPICH's drops what it has not
+ * read when MPI_Abort reaches it. */
+static void await_reader(int fd) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    struct stat file;
+    int unread = 0;
+    if (fstat(fd, &file) || !S_ISFIFO(file.st_mode)) return;
+    for (int ms = 0; ms < 1000 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; ms++)
+        nanosleep(&pause, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
+
 void ab_group_close(ab_group *group, int exit_status) {
     enum { PATIENCE_S = 60 };
     if (!group->mpi) return;
@@ -106,6 +120,8 @@ void ab_group_close(ab_group *group, int exit_status) {
     }
     fflush(stdout);
     fflush(stderr);
+    await_reader(STDOUT_FILENO);
+    await_reader(STDERR_FILENO);
     group->mpi->abort(exit_status);
     _exit(exit_status);
 }

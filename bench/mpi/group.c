@@ -92,8 +92,7 @@ ab_status ab_group_open(ab_group *group, const volatile sig_atomic_t *stop) {
                          &limits); /* its worker too is told that it is the only rank */
 }
 
-/* Until the launcher has read what was written to a pipe, for a second at most: MPICH's drops what it has not
- * read when MPI_Abort reaches it. */
+/* Until the launcher has read what was written to a pipe, for a second at most. */
 static void await_reader(int fd) {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct stat file;
@@ -101,7 +100,17 @@ static void await_reader(int fd) {
     if (fstat(fd, &file) || !S_ISFIFO(file.st_mode)) return;
     for (int ms = 0; ms < 1000 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; ms++)
         nanosleep(&pause, NULL);
-    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
+
+/* MPICH's launcher drops what it has not read when MPI_Abort reaches it, and what it has read but not yet
+ * passed on: a moment for that. */
+static void await_output(void) {
+    const struct timespec passing_on = {.tv_nsec = 50000000};
+    fflush(stdout);
+    fflush(stderr);
+    await_reader(STDOUT_FILENO);
+    await_reader(STDERR_FILENO);
+    nanosleep(&passing_on, NULL);
 }
 
 void ab_group_close(ab_group *group, int exit_status) {
@@ -118,10 +127,7 @@ void ab_group_close(ab_group *group, int exit_status) {
         (void)group->mpi->test(&done); /* the failure's message goes on its way */
         nanosleep(&time, NULL);
     }
-    fflush(stdout);
-    fflush(stderr);
-    await_reader(STDOUT_FILENO);
-    await_reader(STDERR_FILENO);
+    await_output();
     group->mpi->abort(exit_status);
     _exit(exit_status);
 }

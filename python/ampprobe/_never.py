@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Optional
 
 from . import _abi
 
-_SAMPLE = 64  # values of a parameter that show whether it has changed
+_SAMPLE = 64  # values of a parameter
 _SEARCHES = 3  # for a parameter that has a gradient, outside the models that are known
 _MOST_LOSSES = 4096
 _MOST_PASSES = 100_000  # that are recorded as steps
@@ -75,7 +75,7 @@ class Never:
         return gradient is None or gradient is not self._gradient() or not bool(gradient.any())
 
     def _look(self, parameter: Any) -> None:
-        values = _sample_of(parameter)
+        values = sample_of(parameter)
         if self._sample is not None and not bool((values == self._sample).all()):
             self._moves = True  # by the loop itself
         self._sample = values
@@ -87,7 +87,7 @@ class Never:
             parameter = next(self._with_gradients(), None)
             if parameter is None:
                 return
-            self._witness, self._sample = weakref.ref(parameter), _sample_of(parameter)
+            self._witness, self._sample = weakref.ref(parameter), sample_of(parameter)
         self._gradient = weakref.ref(parameter.grad)
 
     def _with_gradients(self) -> Iterator:
@@ -131,7 +131,8 @@ class Never:
         return min(self.probe.layers.fired.values(), default=0), []
 
 
-def _sample_of(parameter: Any) -> Any:
+def sample_of(parameter: Any) -> Any:
+    """Values of a parameter that show whether it has changed."""
     return parameter.detach().reshape(-1)[:_SAMPLE].clone()
 
 

@@ -15,11 +15,11 @@ import weakref
 from typing import Any, Iterator, Optional
 
 from ._layers import clean_name
+from ._never import sample_of
 
 LEAST_STEPS = 8  # of an optimizer, from which on something is said
 _MOST_NAMED = 8
 _MOST_PARTS = 1024  # of a plain list that is looked through
-_SAMPLE = 64  # values of a parameter that show whether it has changed
 
 
 class Suspect:
@@ -76,24 +76,28 @@ class Untrained:
         for parameter in bare:
             name, orphan = self.probe.parameter_name(parameter), id(parameter) not in own
             self.suspects[id(parameter)] = Suspect(parameter, name, group, orphan)
-        held = {id(p) for other in self.probe.groups for p in other.parameters}
+        held = self._held()
         found = [name for name, p in rows if id(p) not in held and p.requires_grad and p.grad is not None]
         self._unheld = found[:_MOST_NAMED]
 
+    def _held(self) -> set:
+        """Ids of the parameters that some optimizer holds."""
+        return {id(p) for group in self.probe.groups for p in group.parameters}
+
     def _find_hidden(self, group: Any) -> None:
-        held = {id(p) for other in self.probe.groups for p in other.parameters}
+        held = self._held()
         for model in self.probe.living_models():
             for name, p in _unregistered(model):
                 if id(p) not in held and p.requires_grad and p.grad is not None and p.numel():
-                    row = (weakref.ref(p), name, _values(p), group, group.step)
+                    row = (weakref.ref(p), name, sample_of(p), group, group.step)
                     self._hidden.setdefault(id(p), row)
 
     def _forget_written(self) -> None:
         """Those that somebody changes after all, or that an optimizer came to hold."""
-        held = {id(p) for group in self.probe.groups for p in group.parameters}
+        held = self._held()
         for key, (reference, _, values, _, _) in list(self._hidden.items()):
             parameter = reference()
-            if key in held or (parameter is not None and bool((_values(parameter) != values).any())):
+            if key in held or (parameter is not None and bool((sample_of(parameter) != values).any())):
                 del self._hidden[key]
 
     def _sweep(self) -> None:
@@ -152,10 +156,6 @@ class Untrained:
                 self.probe.fact("cut_off", suspect.steps(), suspect.name)
         for name in self._unheld if any(suspect.orphan for suspect in left) else ():
             self.probe.fact("held_by_no_optimizer", left[0].steps(), name)
-
-
-def _values(parameter: Any) -> Any:
-    return parameter.detach().reshape(-1)[:_SAMPLE].clone()
 
 
 def _unregistered(model: Any) -> Iterator:

@@ -38,3 +38,12 @@ void ab_block_free(ab_block *block) {
     close(block->fd);
     block->bytes = NULL;
 }
+
+ab_grey_sums ab_block_greys(const ab_block *block, const uint8_t *from, int64_t n) {
+    if (!block->summed) return ab_grey_sums_of(from, n);
+    const int64_t before = from - block->bytes;
+    const ab_grey_sums head = ab_grey_sums_of(block->bytes, before),
+                       tail = ab_grey_sums_of(from + n, (int64_t)block->size - before - n);
+    return (ab_grey_sums){block->greys.sum - head.sum - tail.sum,
+                          block->greys.squares - head.squares - tail.squares};
+}

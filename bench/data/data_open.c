@@ -167,8 +167,8 @@ static ab_status fit(ab_data *data) {
 static ab_status measure(ab_data *data) {
     const ab_images *images = &data->split[AB_SPLIT_TRAIN];
     const double count = (double)(images->count * data->height * data->width * data->channels);
-    const ab_grey_sums sums = ab_grey_sums_of(images->pixel, images->count * data->stored_height *
-                                                                 data->stored_width * data->channels);
+    const int64_t bytes = images->count * data->stored_height * data->stored_width * data->channels;
+    const ab_grey_sums sums = ab_block_greys(&images->pixels, images->pixel, bytes);
     const double mean = (double)sums.sum / count;
     data->mean = mean / 255.0;
     data->std = sqrt((double)sums.squares / count - mean * mean) / 255.0;

@@ -10,6 +10,7 @@
 #include <libdeflate.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -21,6 +22,7 @@ typedef struct packed {
     const uint8_t *bytes;
     size_t size;
     const char *path;
+    const struct stat *about; /* before its bytes were read */
 } packed;
 
 static uint32_t little_endian(const uint8_t *byte) {
@@ -59,8 +61,12 @@ static bool unpack_or_find(const packed *p, size_t most, ab_block *block) {
         return false;
     if (!ab_cache_takes(key.bytes)) return unpack_new(p, (size_t)key.bytes, block);
     key.packed_bytes = p->size;
+    if (ab_cache_find_noted(p->about, &key, checksum, block)) return true;
     key.packed_crc32 = checksum(p->bytes, p->size);
-    if (ab_cache_find(&key, checksum, block)) return true;
+    if (ab_cache_find(&key, checksum, block)) {
+        ab_cache_note(p->about, &key, checksum, time(NULL), block);
+        return true;
+    }
     if (!unpack_new(p, (size_t)key.bytes, block)) return false;
     ab_cache_keep(&key, block);
     return true;
@@ -75,7 +81,7 @@ bool ab_gunzip_whole(const char *path, size_t most, ab_block *block) {
         const size_t size = (size_t)about.st_size;
         void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (bytes != MAP_FAILED) {
-            done = unpack_or_find(&(packed){bytes, size, path}, most, block);
+            done = unpack_or_find(&(packed){bytes, size, path, &about}, most, block);
             munmap(bytes, size);
         }
     }

@@ -1,5 +1,6 @@
 /* The cache of unpacked data sets: an entry gives the same bytes as unpacking, a damaged or foreign one is
- * never used, and it can be turned off. Files are written with zlib. */
+ * never used, one that was verified is not read again until a file was written, and it can be turned off.
+ * Files are written with zlib. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/cache.h"
 #include "bench/data/gunzip.h"
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -189,6 +191,143 @@ static void empty_variable_turns_the_cache_off(void **state) {
     assert_true(ab_cache_takes(SIZE));
 }
 
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+/* A key that the packed file's own checksum does not give: only a note leads to its entry. */
+static ab_cache_key noted_key(void) {
+    struct stat about;
+    assert_int_equal(stat(packed, &about), 0);
+    return (ab_cache_key){.packed_bytes = (uint64_t)about.st_size,
+                          .bytes = SIZE,
+                          .packed_crc32 = 77,
+                          .crc32 = checksum(bytes, SIZE)};
+}
+
+/* Makes an entry and notes `seconds` after it was written that it is what the packed file unpacks to. */
+static void note_entry(int seconds) {
+    const ab_cache_key key = noted_key();
+    const ab_block made = {.bytes = bytes, .size = SIZE, .fd = -1};
+    ab_block found = {.bytes = NULL};
+    struct stat about;
+    ab_cache_keep(&key, &made);
+    assert_int_equal(stat(packed, &about), 0);
+    assert_true(ab_cache_find(&key, checksum, &found));
+    ab_cache_note(&about, &key, checksum, time(NULL) + seconds, &found);
+    ab_block_free(&found);
+}
+
+/* Whether the note leads to the entry. */
+static bool is_noted(void) {
+    const ab_cache_key key = noted_key();
+    ab_cache_key unknown = key;
+    struct stat about;
+    ab_block found = {.bytes = NULL};
+    unknown.packed_crc32 = 0;
+    assert_int_equal(stat(packed, &about), 0);
+    if (!ab_cache_find_noted(&about, &unknown, checksum, &found)) return false;
+    assert_memory_equal(found.bytes, bytes, SIZE);
+    assert_true(found.summed);
+    for (int64_t from = 0; from < 40; from += 13) {
+        const ab_grey_sums whole = ab_grey_sums_of(bytes + from, SIZE - 2 * from),
+                           known = ab_block_greys(&found, found.bytes + from, SIZE - 2 * from);
+        assert_true(whole.sum == known.sum && whole.squares == known.squares);
+    }
+    ab_block_free(&found);
+    return true;
+}
+
+/* Writes until the file's times show it. */
+static void write_later(const char *path) {
+    struct stat before, after;
+    assert_int_equal(stat(path, &before), 0);
+    do {
+        change_byte(path, 100);
+        assert_int_equal(stat(path, &after), 0);
+    } while (after.st_ctim.tv_sec == before.st_ctim.tv_sec &&
+             after.st_ctim.tv_nsec == before.st_ctim.tv_nsec);
+}
+
+static void path_of(const char *name_ends, char path[PATH_BYTES * 4]) {
+    DIR *listing = opendir(cache);
+    path[0] = '\0';
+    for (const struct dirent *entry; listing && (entry = readdir(listing));)
+        if (strstr(entry->d_name, name_ends)) snprintf(path, PATH_BYTES * 4, "%s/%s", cache, entry->d_name);
+    assert_non_null(listing);
+    closedir(listing);
+    assert_true(path[0]);
+}
+
+static int remove_entries(void **state) {
+    (void)state;
+    char command[PATH_BYTES * 4];
+    snprintf(command, sizeof command, "rm -rf '%s'", cache);
+    return system(command); /* NOLINT(cert-env33-c): a path made here */
+}
+
+static void verified_entry_is_found_by_its_note(void **state) {
+    (void)state;
+    pack(4);
+    assert_false(is_noted());
+    note_entry(10);
+    assert_true(is_noted());
+    if (!has_cache()) return;
+    pack(4);
+    note_entry(10);
+    expect_unpacked(); /* by the note: no entry has the packed file's own checksum */
+    char path[PATH_BYTES * 4];
+    path_of("-0000004d-", path);
+    ab_block block = {.bytes = NULL};
+    struct stat about, mapped;
+    assert_true(ab_gunzip_whole(packed, SIZE, &block));
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(fstat(block.fd, &mapped), 0);
+    assert_int_equal(mapped.st_ino, about.st_ino);
+    ab_block_free(&block);
+}
+
+static void file_written_since_is_read_again(void **state) {
+    (void)state;
+    char path[PATH_BYTES * 4];
+    pack(5);
+    note_entry(10);
+    assert_true(is_noted());
+    write_later(packed);
+    assert_false(is_noted());
+    note_entry(10);
+    assert_true(is_noted());
+    path_of(".unpacked", path);
+    write_later(path);
+    assert_false(is_noted());
+}
+
+static void file_that_was_just_written_is_not_noted(void **state) {
+    (void)state;
+    pack(6);
+    note_entry(0);
+    assert_false(is_noted());
+}
+
+static void damaged_note_is_not_used(void **state) {
+    (void)state;
+    char path[PATH_BYTES * 4];
+    struct stat about;
+    pack(7);
+    note_entry(10);
+    path_of(".verified", path);
+    assert_int_equal(stat(path, &about), 0);
+    for (off_t at = 0; at < about.st_size; at += 5) {
+        assert_true(is_noted());
+        change_byte(path, at);
+        assert_false(is_noted());
+        change_byte(path, at);
+    }
+    assert_int_equal(chmod(path, 0622), 0);
+    assert_false(is_noted());
+    assert_int_equal(truncate(path, about.st_size - 1), 0);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_false(is_noted());
+}
+
 static void oldest_entries_give_way(void **state) {
     (void)state;
     const ab_cache_key key = {1, SIZE, 2, checksum(bytes, SIZE)};
@@ -219,6 +358,11 @@ int main(void) {
         cmocka_unit_test(damaged_packed_file_is_not_served_from_the_cache),
         cmocka_unit_test(link_or_shared_folder_is_not_used),
         cmocka_unit_test(oldest_entries_give_way),
+        cmocka_unit_test_setup_teardown(verified_entry_is_found_by_its_note, remove_entries, remove_entries),
+        cmocka_unit_test_setup_teardown(file_written_since_is_read_again, remove_entries, remove_entries),
+        cmocka_unit_test_setup_teardown(file_that_was_just_written_is_not_noted, remove_entries,
+                                        remove_entries),
+        cmocka_unit_test_setup_teardown(damaged_note_is_not_used, remove_entries, remove_entries),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

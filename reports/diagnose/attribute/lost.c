@@ -10,9 +10,7 @@ bool ab_judge_lost(const ab_case *c, const char *name, double least, const char 
     const ab_stated lost = ab_stated_of(&c->facts, name);
     char share[AB_TEXT_NUMBER];
     if (!lost.known || !(lost.largest >= least)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, lost.place);
     ab_verdict_add_evidence(verdict, "%s: %s %% of %s", ab_text_brief(lost.place, 80),
                             ab_text_percent(share, lost.largest), what);

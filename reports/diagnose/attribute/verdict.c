@@ -29,6 +29,12 @@ const char *ab_verdict_family_name(ab_verdict_family family) {
     return names[family];
 }
 
+void ab_verdict_own(ab_verdict *verdict, ab_proof proof, int since) {
+    verdict->proof = proof;
+    verdict->own = true;
+    verdict->since = since;
+}
+
 static ab_evidence *next_evidence(ab_verdict *verdict) {
     if (verdict->evidences == AB_VERDICT_EVIDENCE) return NULL;
     ab_evidence *evidence = &verdict->evidence[verdict->evidences++];

@@ -103,6 +103,10 @@ int ab_verdict_rule_count(void);
 const ab_verdict_rule *ab_verdict_rule_at(int i);
 const char *ab_verdict_family_name(ab_verdict_family family);
 
+/* The record shows the cause, in this way and since this step, and would show it without any earlier cause:
+ * sets proof, own and since. */
+void ab_verdict_own(ab_verdict *verdict, ab_proof proof, int since);
+
 /* Adds a line of evidence, printf-style; ignored if there are AB_VERDICT_EVIDENCE already. */
 void ab_verdict_add_evidence(ab_verdict *verdict, const char *format, ...) AB_PRINTF(2, 3);
 /* Sets the JSON pointer of the last evidence; the format is appended to the case's cell ("/cells/3" +

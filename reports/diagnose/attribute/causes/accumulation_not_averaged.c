@@ -32,9 +32,7 @@ static double logit_energy(const ab_case *c, double *bound) {
 static bool sums_means(const ab_case *c, ab_verdict *verdict) {
     const ab_stated sum = ab_stated_of(&c->facts, "sum_of_means");
     if (!sum.known || !(sum.largest > 1) || (c->facts.baseline && !ab_baseline_fails(c))) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     if (ab_baseline_fails(c)) ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(verdict,
                             "the gradients of %.3g mean losses are added up in a step, and none was divided",
@@ -49,9 +47,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     double bound = 0;
     const double energy = logit_energy(c, &bound);
     if (!(energy > c->facts.limits->accumulation_bound * bound)) return false;
-    verdict->proof = AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_COMPARED, 0);
     if (ab_baseline_fails(c)) ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(
         verdict,

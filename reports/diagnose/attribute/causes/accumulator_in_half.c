@@ -47,11 +47,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_first_nonfinite first;
     if (!ab_facts_accumulates_in_half(&c->facts) || !ab_case_fails_alone(c)) return false;
     const bool proved = overflowed(c, &first);
-    verdict->proof = proved                  ? AB_PROOF_SHOWN
-                     : first_loss_differs(c) ? AB_PROOF_COMPARED
-                                             : AB_PROOF_CONSISTENT;
-    verdict->own = verdict->remedy.with_others = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict,
+                   proved                  ? AB_PROOF_SHOWN
+                   : first_loss_differs(c) ? AB_PROOF_COMPARED
+                                           : AB_PROOF_CONSISTENT,
+                   0);
+    verdict->remedy.with_others = true;
     say_sums(c, verdict);
     ab_verdict_point(&c->facts, verdict, "/accumulate");
     if (proved) ab_say_first_nonfinite(&c->facts, &first, verdict);

@@ -21,9 +21,7 @@ static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
         if (inf + nan == 0) continue;
         if (!ab_json_is_true(output, "cast") || nan > 0 || !(ab_json_number(output, "max_abs", 0) > half_way))
             return false;
-        verdict->proof = AB_PROOF_SHOWN;
-        verdict->own = true;
-        verdict->since = c->facts.loss.first_nonfinite;
+        ab_verdict_own(verdict, AB_PROOF_SHOWN, c->facts.loss.first_nonfinite);
         ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(output, "layer", ""));
         ab_verdict_add_evidence(verdict,
                                 "%.0f of %.0f outputs of %s are infinite in %s, the others reach %.4g", inf,

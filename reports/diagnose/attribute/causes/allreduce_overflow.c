@@ -17,9 +17,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const unsigned symptoms = ab_symptoms_of(c);
     if (!wire || !(r.overflowed > 0) || !(symptoms & (AB_SYMPTOM_NONFINITE | AB_SYMPTOM_SKIPPING)))
         return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     set_layer(verdict, r.worst_overflowed);
     ab_verdict_add_evidence(
         verdict,

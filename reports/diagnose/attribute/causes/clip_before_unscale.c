@@ -183,9 +183,7 @@ static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
         const double steps = ab_json_number(group, "steps", 0),
                      clipped = ab_json_number(group, "clipped_before_unscale", 0);
         if (!(2 * clipped > steps)) continue;
-        verdict->proof = AB_PROOF_SHOWN;
-        verdict->own = true;
-        verdict->since = 0;
+        ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
         ab_verdict_add_evidence(verdict,
                                 "at %.0f of %.0f steps gradients were clipped before they were unscaled",
                                 clipped, steps);

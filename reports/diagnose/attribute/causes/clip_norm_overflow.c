@@ -50,9 +50,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                  norm = norm_of_gradients(c->facts.cell), count = updates(c->facts.cell);
     if (!(limit > 0) || !ab_case_fails_alone(c)) return false;
     if (!(norm >= ab_format_overflow_limit(c->facts.half)) || !(count == 0 || c->nonfinite)) return false;
-    verdict->proof = count == 0 ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, count == 0 ? AB_PROOF_SHOWN : AB_PROOF_COMPARED, 0);
     ab_verdict_add_evidence(
         verdict, "the gradients' norm is %.4g; the largest number of %s, which it is computed in, is %.4g",
         norm, c->facts.half->name, ab_format_max(c->facts.half));

@@ -13,9 +13,7 @@ static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
     const ab_stated made = ab_stated_of(&c->facts, "made_before_training");
     const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
     if (!ab_loop_divided_by_spread(&c->facts, &first)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_say_first_nonfinite(&c->facts, &first, verdict);
     ab_verdict_add_evidence(verdict, "it ran before the first step: the data are not finite from then on");
     ab_verdict_point_document(verdict, "/probe/facts/%d", made.index);
@@ -27,9 +25,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
     const double common = ab_json_number(inputs, "features_in_every_sample", 0);
     if (!ab_baseline_fails(c) || common <= 0) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = (int)ab_json_number(inputs, "first_step", 0);
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, (int)ab_json_number(inputs, "first_step", 0));
     ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(
         verdict,

@@ -38,9 +38,7 @@ static bool leaves_fp32(const ab_case *c, ab_verdict *verdict) {
         ab_first_traits(&c->facts, &first) & AB_TRAIT_exponential ||
         (first.step > 0 && !(size <= c->facts.limits->loop_step)))
         return false;
-    verdict->proof = first.step == 0 ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = first.step;
+    ab_verdict_own(verdict, first.step == 0 ? AB_PROOF_SHOWN : AB_PROOF_COMPARED, first.step);
     ab_say_baseline_fails(c, verdict);
     ab_say_first_nonfinite(&c->facts, &first, verdict);
     ab_verdict_point_baseline(&c->facts, verdict, "%s", first.pointer);
@@ -65,9 +63,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
         return false;
     const double growth = ab_layers_growth(cell, &place);
     const cJSON *output = cJSON_GetArrayItem(ab_json_at(cell, "probes.activations"), place);
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(output, "layer", first.place));
     ab_verdict_add_evidence(verdict,
                             "the predictions of the first step at %s are %.3g times as large as their "
@@ -91,9 +87,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *op = first_above(c->facts.baseline, far, &place, &growth);
     if (!ab_baseline_fails(c) || !op) return false;
     /* a norm may take growth back; with a first loss far above that of knowing nothing it did not */
-    verdict->proof = isfinite(uniform) && first_loss > far * uniform ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict,
+                   isfinite(uniform) && first_loss > far * uniform ? AB_PROOF_SHOWN : AB_PROOF_COMPARED, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(op, "op", ""));
     ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(verdict,

@@ -23,9 +23,7 @@ static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
     const ab_stated left = ab_stated_of(&c->facts, "gradients_left_scaled");
     char text[AB_TEXT_NUMBER];
     if (!left.known || !(left.largest > 1)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = left.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, left.first_step);
     ab_verdict_add_evidence(
         verdict,
         "%s makes steps with gradients of a scaled loss that nobody divided by the scale, "
@@ -42,9 +40,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     /* a sum over micro-batches has at most sqrt(micro) times the norm of all its terms */
     if (!(times > c->facts.limits->left_scaled * sqrt(micro))) return false;
     char text[AB_TEXT_NUMBER];
-    verdict->proof = AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_COMPARED, 0);
     ab_verdict_add_evidence(
         verdict,
         "at the first step gradients reach the optimizer %.4g times as large as they are without the "

@@ -21,9 +21,7 @@ static double chance_limit(const ab_case *c, const cJSON *labels, double control
 static bool is_fresh_noise(const ab_case *c, ab_verdict *verdict) {
     const ab_stated noise = ab_stated_of(&c->facts, "target_is_fresh_noise");
     if (!noise.known) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, noise.place);
     ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(verdict,
@@ -38,9 +36,7 @@ static bool is_fresh_noise(const ab_case *c, ab_verdict *verdict) {
 static bool is_in_another_order(const ab_case *c, ab_verdict *verdict) {
     const ab_stated rows = ab_stated_of(&c->facts, "rows_in_another_order");
     if (!rows.known) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, rows.place);
     ab_verdict_add_evidence(
         verdict,
@@ -60,9 +56,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!(ratio < chance_limit(c, labels, control)) ||
         ab_json_number(labels, "samples", 0) < c->facts.limits->labels_samples)
         return false;
-    verdict->proof = AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_COMPARED, 0);
     ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(
         verdict,

@@ -75,9 +75,7 @@ static bool rate_ended(const ab_case *c, ab_verdict *verdict) {
         end.since > c->facts.limits->rate_ended_early * loss->steps ||
         loss->steps - end.since < 2 * AB_SUMMARY_FINAL_LOSSES || !ab_loop_unsettled(&c->facts, end.since))
         return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = end.since;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, end.since);
     ab_verdict_add_evidence(verdict,
                             "the learning rate was %.3g at the first step, %.3g at most, %.2g at step %d of "
                             "%d, and is %.2g at the end: from that step on all rates together are less than "
@@ -99,9 +97,7 @@ static bool warms_up(const ab_case *c, ab_verdict *verdict) {
         loss->steps < 2 * AB_SUMMARY_FINAL_LOSSES)
         return false;
     if (!c->unlearned && !c->idle && !ab_loop_unsettled(&c->facts, loss->steps)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_verdict_add_evidence(
         verdict,
         "the learning rate rose from %.2g at the first step to %.2g at the last of %d, and was "

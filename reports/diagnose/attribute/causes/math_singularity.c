@@ -60,9 +60,7 @@ static const cJSON *event_of(const cJSON *cell, const char *cause, int *place) {
 }
 
 static void say_formula(const cJSON *formula, ab_verdict *verdict) {
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->since = (int)ab_json_number(formula, "step", 0);
-    verdict->own = true;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, (int)ab_json_number(formula, "step", 0));
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(formula, "op", ""));
     ab_verdict_add_evidence(verdict,
                             "%s has no finite value or derivative at its input: step %d, %s pass; in double "
@@ -110,9 +108,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!c->facts.baseline || c->facts.baseline_loss.nonfinite == 0) return false;
     const origin o = origin_of(c);
     if (!o.proved && !o.singular && !o.beyond) return false;
-    verdict->proof = o.proved || o.beyond ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
-    verdict->since = o.first.step;
-    verdict->own = true;
+    ab_verdict_own(verdict, o.proved || o.beyond ? AB_PROOF_SHOWN : AB_PROOF_COMPARED, o.first.step);
     ab_say_baseline_fails(c, verdict);
     ab_say_first_nonfinite(&c->facts, &o.first, verdict);
     ab_verdict_point_baseline(&c->facts, verdict, "%s", o.first.pointer);

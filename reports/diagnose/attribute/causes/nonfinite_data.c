@@ -25,9 +25,7 @@ static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
     const bool before = ab_loop_made_data(&c->facts, &first) && !ab_loop_divided_by_spread(&c->facts, &first),
                read = ab_is_loop(&c->facts) && strcmp(first.cause, "poisoned_input") == 0;
     if (!before && !read) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = before ? 0 : first.step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, before ? 0 : first.step);
     ab_say_first_nonfinite(&c->facts, &first, verdict);
     if (before) {
         ab_verdict_add_evidence(verdict,
@@ -46,9 +44,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (seen_by_loop(c, verdict)) return true;
     const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
     if (!ab_baseline_fails(c) || ab_json_number(inputs, "batches", 0) <= 0) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = (int)ab_json_number(inputs, "first_step", 0);
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, (int)ab_json_number(inputs, "first_step", 0));
     ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(
         verdict,

@@ -15,9 +15,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     char layer[AB_VERDICT_LAYER];
     ab_text_show(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_say_baseline_fails(c, verdict);
     ab_verdict_add_evidence(verdict, "%.0f initial weights are not finite in fp32, the first in %s", bad,
                             ab_text_brief(name, 60));

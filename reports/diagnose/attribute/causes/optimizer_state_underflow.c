@@ -156,9 +156,8 @@ static bool seen_in_states(const ab_case *c, ab_verdict *verdict) {
     const double eps = ab_json_number(c->facts.document, "config.eps", (double)NAN);
     if (!state || !(share > c->facts.limits->state_stale) || !has_few_binades(&c->facts) || bounds_update(c))
         return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = verdict->remedy.with_others = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
+    verdict->remedy.with_others = true;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(state, "layer", ""));
     ab_verdict_add_evidence(verdict,
                             "%s %% of the second moments in %s are zero although there is a gradient",

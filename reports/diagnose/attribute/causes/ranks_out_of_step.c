@@ -18,9 +18,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                  tensors = ab_json_number(parted, "differing_tensors", 1);
     char tensor[96], when[40];
     if (!parted) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = (int)ab_json_number(parted, "agreed_steps", 0);
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, (int)ab_json_number(parted, "agreed_steps", 0));
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(parted, "layer", ""));
     ab_text_clean(tensor, sizeof tensor, ab_json_text(parted, "tensor", ""));
     say_when(ab_json_number(parted, "steps", 0), when, sizeof when);

@@ -25,9 +25,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const ab_stated stated = ab_stated_of(&c->facts, "rank_samples_ratio");
     const double ratio = ranks ? unfairness(ranks) : stated.known ? stated.largest : 1;
     if (!(ratio >= c->facts.limits->unequal_targets)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = ranks ? 0 : stated.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, ranks ? 0 : stated.first_step);
     ab_verdict_add_evidence(
         verdict,
         "ranks of a step have different numbers of samples and their mean losses the same "

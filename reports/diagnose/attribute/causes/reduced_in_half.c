@@ -16,9 +16,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const ab_format *wire = ab_facts_half_wire(&c->facts);
     if (!wire || !(r.error > c->facts.limits->reduction_error)) return false;
     if (r.sent_flushed > c->facts.limits->reduction_flushed) return false; /* lost before they were added */
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     set_layer(verdict, r.worst_error);
     ab_verdict_add_evidence(
         verdict,

@@ -41,9 +41,7 @@ static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
         return false;
     const double once = rose ? growth : 1 / backoff;
     if (!(change > once * c->facts.limits->unscaled_times)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_verdict_add_evidence(
         verdict,
         "from one step to the next the scale %s by a factor of %.4g, which one update of the "
@@ -58,9 +56,7 @@ static bool by_hand(const ab_case *c, ab_verdict *verdict) {
     const ab_stated divided = ab_stated_of(&c->facts, "unscaled_by_hand");
     char scale[AB_TEXT_NUMBER];
     if (!divided.known) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, divided.place);
     ab_verdict_add_evidence(
         verdict, "%s divides gradients in place by the loss scale, %s, and the scaler does so again",
@@ -80,9 +76,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         !(share < c->facts.limits->unscaled_share && share > 0.5 / micro))
         return false;
     char scale[AB_TEXT_NUMBER];
-    verdict->proof = times > c->facts.limits->unscaled_times ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, times > c->facts.limits->unscaled_times ? AB_PROOF_SHOWN : AB_PROOF_COMPARED, 0);
     if (times > c->facts.limits->unscaled_times) {
         ab_verdict_add_evidence(
             verdict, "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",

@@ -37,9 +37,8 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     if (l.decays <= 0 || l.lost < c->facts.limits->decay_lost * l.decays) return false;
     const bool matters = l.decay_lost > c->facts.limits->decay_rest * l.rest_lost;
     char share[AB_TEXT_NUMBER];
-    verdict->proof = matters ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
-    verdict->own = verdict->remedy.with_others = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, matters ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT, 0);
+    verdict->remedy.with_others = true;
     ab_verdict_add_evidence(verdict, "%s %% of the weight-decay terms, taken alone, change no weight",
                             ab_text_percent(share, l.lost / l.decays));
     ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");

@@ -40,9 +40,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     const int count = ab_is_loop(&c->facts) ? half_sums(c, &first, &place) : 0;
     if (count == 0) return false;
     const bool lost = micro_batches(c) > first_lost(c);
-    verdict->proof = lost ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, lost ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(first, "layer", ""));
     ab_verdict_add_evidence(verdict, "gradients of %.0f micro-batches are added up in %s, %s and %d more",
                             micro_batches(c), c->facts.half->name,

@@ -12,9 +12,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const char *width = "fp32";
     if (!changed.known || !(changed.largest > 0)) return false;
     if (changed.last <= 2) width = c->facts.half->name;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = changed.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, changed.first_step);
     ab_text_clean(verdict->layer, sizeof verdict->layer, changed.place);
     ab_verdict_add_evidence(verdict, "%s was cast in place at step %d, with %d others; it is in %s now",
                             ab_text_brief(changed.place, 80), changed.first_step, changed.entries - 1, width);

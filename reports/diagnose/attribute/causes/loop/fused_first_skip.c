@@ -15,9 +15,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         !(ab_json_number(c->facts.document, "config.momentum", 0) > 0) ||
         ab_json_number(c->facts.cell, "first_skipped_step", AB_STEP_UNKNOWN) != 0)
         return false;
-    verdict->proof = AB_PROOF_COMPARED;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_COMPARED, 0);
     ab_verdict_add_evidence(verdict, "the first step of a fused SGD with momentum %.3g was skipped",
                             ab_json_number(c->facts.document, "config.momentum", 0));
     ab_verdict_point(&c->facts, verdict, "/first_skipped_step");

@@ -11,9 +11,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     const ab_stated kept = ab_stated_of(&c->facts, "gradients_not_cleared");
     char share[AB_TEXT_NUMBER];
     if (!kept.known || !(kept.last > c->facts.limits->skipping_share)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = kept.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, kept.first_step);
     ab_verdict_add_evidence(verdict,
                             "in %s %% of the steps that were looked at the gradients of the step before were "
                             "still there when the backward pass began, and it was added to them",

@@ -15,9 +15,7 @@ static bool reads(const ab_case *c, const char *name, const ab_format *format, a
     const ab_stated whole = ab_stated_of(&c->facts, name);
     const double limit = exp2(format->precision);
     if (!whole.known || !(whole.largest > limit)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = whole.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, whole.first_step);
     ab_text_clean(verdict->layer, sizeof verdict->layer, whole.place);
     ab_verdict_add_evidence(
         verdict, "%s reads whole numbers up to %.0f in %s, which tells neighbours apart up to %.0f",

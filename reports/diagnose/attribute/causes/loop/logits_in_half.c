@@ -59,9 +59,7 @@ static bool find(const ab_case *c, bool must_matter, ab_verdict *verdict) {
     const double largest = ab_json_number(logits, "max_abs", 0), error = largest * exp2(-format->precision);
     const bool matters = error > c->facts.limits->logit_error * c->facts.loss.final;
     if (must_matter && !matters) return false;
-    verdict->proof = matters ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, matters ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT, 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(logits, "layer", ""));
     ab_verdict_add_evidence(verdict,
                             "all of %d different losses are numbers of %s: the loss is computed in it", count,

@@ -22,9 +22,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (mask_overflows(c, verdict)) return true;
     const ab_stated rows = ab_stated_of(&c->facts, "masked_rows");
     if (!rows.known || !(rows.largest > 0)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = rows.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, rows.first_step);
     ab_text_clean(verdict->layer, sizeof verdict->layer, rows.place);
     ab_verdict_add_evidence(
         verdict, "%.0f rows of the attention %s are NaN from finite inputs: their mask excludes every key",

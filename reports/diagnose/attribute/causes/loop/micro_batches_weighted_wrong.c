@@ -10,9 +10,7 @@
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const ab_stated ratio = ab_stated_of(&c->facts, "targets_ratio");
     if (!ratio.known || !(ratio.largest >= c->facts.limits->unequal_targets)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = ratio.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, ratio.first_step);
     ab_verdict_add_evidence(
         verdict,
         "micro-batches of a step have different numbers of targets, up to %.3g times as many, and their mean "

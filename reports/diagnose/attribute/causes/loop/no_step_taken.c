@@ -9,9 +9,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     const ab_stated forward = ab_stated_of(&c->facts, "passes_without_backward"),
                     backward = ab_stated_of(&c->facts, "passes_without_step");
     if (!ab_loop_calls_no_step(&c->facts)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     if (forward.known) {
         ab_verdict_add_evidence(verdict,
                                 "%.0f forward passes in training mode, and no backward pass: the loss was "

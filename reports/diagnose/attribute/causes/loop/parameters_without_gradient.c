@@ -35,9 +35,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
         say(c, "not_registered",
             "it has gradients, but is in a plain list and none of its model's parameters()", verdict);
     if (!own && !cut && !other && !hidden) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     return true;
 }
 

@@ -13,9 +13,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const ab_stated angle = ab_stated_of(&c->facts, "angles_in_half");
     const double error = angle.largest * exp2(-c->facts.half->precision);
     if (!angle.known || !(error >= c->facts.limits->angle_error)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = angle.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, angle.first_step);
     ab_text_clean(verdict->layer, sizeof verdict->layer, angle.place);
     ab_verdict_add_evidence(
         verdict, "%s computes angles up to %.4g radians in %s, which rounds them by up to %.2g radians",

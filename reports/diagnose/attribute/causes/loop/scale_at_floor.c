@@ -14,9 +14,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
                  clean = ab_json_number(own, "growth_tracker", (double)NAN);
     char text[AB_TEXT_NUMBER];
     if (!(scale <= c->facts.limits->floor_scale)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     ab_verdict_add_evidence(verdict, "the checkpoint's loss scale is %s: it has fallen to its floor",
                             ab_text_scale(text, scale));
     ab_verdict_point(&c->facts, verdict, "/scale");

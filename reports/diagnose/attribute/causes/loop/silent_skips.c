@@ -29,9 +29,7 @@ static bool never_resumed(const ab_case *c, ab_verdict *verdict) {
     const double steps = ab_loop_number(&c->facts, "steps");
     if (!passes.known || !(passes.last > c->facts.limits->skipping_share * (steps + passes.last)))
         return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = passes.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, passes.first_step);
     ab_verdict_add_evidence(
         verdict,
         "after step %.0f there were %.0f backward passes and no step: an optimizer that was made "

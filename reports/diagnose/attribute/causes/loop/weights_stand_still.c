@@ -15,9 +15,7 @@ static bool had_no_gradients(const ab_case *c, ab_verdict *verdict) {
     const ab_stated empty = ab_stated_of(&c->facts, "steps_without_gradients");
     const double steps = ab_loop_number(&c->facts, "steps");
     if (!empty.known || !(empty.largest > c->facts.limits->skipping_share * steps)) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = empty.first_step;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, empty.first_step);
     ab_verdict_add_evidence(
         verdict, "%.0f of %.0f steps had no gradients: they were set to zero after the backward pass",
         empty.largest, steps);
@@ -30,9 +28,8 @@ static bool has_none_to_train(const ab_case *c, ab_verdict *verdict) {
     const ab_stated none = ab_stated_of(&c->facts, "no_gradients"),
                     other = ab_stated_of(&c->facts, "held_by_no_optimizer");
     if (!none.known) return false;
-    verdict->proof = AB_PROOF_SHOWN;
-    verdict->own = true;
-    verdict->since = none.first_step - (int)none.last > 0 ? none.first_step - (int)none.last : 0;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN,
+                   none.first_step - (int)none.last > 0 ? none.first_step - (int)none.last : 0);
     ab_text_clean(verdict->layer, sizeof verdict->layer, none.place);
     ab_verdict_add_evidence(verdict,
                             "no parameter that the optimizer holds had a gradient in any of %.0f steps; the "

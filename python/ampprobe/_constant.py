@@ -19,6 +19,9 @@ _LAST = 3  # steps whose predictions are compared
 _SAME = ("mean", "sum", "neg", "_to_copy", "clone")  # of one loss
 _SCALED = ("mul", "div")
 _SUMS = ("add", "stack", "cat")  # of several losses
+_PRODUCTS = ("mm", "bmm")
+_LAYOUTS = ("t", "transpose", "permute", "view", "_unsafe_view", "squeeze", "unsqueeze", "clone", "_to_copy")
+_SCALINGS = ("_log_softmax", "mul", "div", "sub", "add", "clamp")
 _CLASSES = ("nll_loss_forward", "nll_loss2d_forward")
 _BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 _SQUARES = ("pow", "square", "mul")
@@ -39,6 +42,7 @@ class Constants:
         self._torch = torch
         self._batches: list[Batch] = []
         self._others = False  # losses that are not looked at were differentiated
+        self._alike: dict[str, list[int]] = {}  # line -> losses over similarities, those of one target
         self.begins(0)
 
     def begins(self, step: int) -> None:
@@ -60,10 +64,19 @@ class Constants:
             self._difference(op, *args)
         elif op.name in _CLASSES and args[2] is None:
             self._keep(op, f"class {args[4]}", *args[:2])
+            self._one_target(op, *args[:2])
         elif op.name == "mse_loss":
             self._keep(op, "square", *args[:2])
         elif op.name in _BINARY and all(weight is None for weight in args[2:4] if not _is_number(weight)):
             self._keep(op, "logits" if op.name.endswith("logits") else "shares", *args[:2])
+
+    def _one_target(self, op: Any, logs: Any, target: Any) -> None:
+        """Of a cross entropy over the similarities of two batches: whether all rows have the same target."""
+        square = logs.dim() == 2 and logs.shape[0] == logs.shape[1] == target.numel() > 2
+        if square and logs.requires_grad and _is_similarity(op):
+            row = self._alike.setdefault(op.place, [0, 0])
+            row[0] += 1
+            row[1] += bool((target == target[0]).all())
 
     def _keep(self, op: Any, kind: str, prediction: Any, target: Any) -> None:
         if prediction.requires_grad and not target.requires_grad and prediction.numel() <= _MOST:
@@ -129,8 +142,11 @@ class Constants:
     # -- what was found ------------------------------------------------------------------------------
 
     def facts(self) -> Iterator[tuple[str, float, str]]:
-        """Name, value and place: mean cost of the last steps' predictions, that of the constant, and the
-        standard error of their difference."""
+        """Name, value and place: losses whose rows all have one target; mean cost of the last steps'
+        predictions, that of the constant, and the standard error of their difference."""
+        for place, (times, alike) in self._alike.items():
+            if times == alike:
+                yield "one_target_for_all", times, place
         terms: dict[tuple, list] = {}
         for batch in self._batches:
             terms.setdefault((batch.kind, batch.place, batch.term, batch.classes), []).append(batch)
@@ -177,6 +193,27 @@ class Constants:
             return ((batch.targets - others.mean(0)) ** 2).mean(1)
         share = (others.sum(0) + 0.5) / (len(others) + 1)
         return -(batch.targets * share.log() + (1 - batch.targets) * (1 - share).log()).mean(1)
+
+
+def _is_similarity(op: Any) -> bool:
+    """The logits of this loss are products of two things that were made from samples, with no weight."""
+    while op.reads:
+        products = [read for read in op.reads if read.name in _PRODUCTS]
+        if products:
+            factors = products[0].reads
+            return len(factors) == 2 and not any(_of_weights(factor) for factor in factors)
+        following = [read for read in op.reads if read.name in (*_LAYOUTS, *_SCALINGS)]
+        if len(following) != 1:
+            return False
+        op = following[0]
+    return False
+
+
+def _of_weights(op: Any) -> bool:
+    """A weight, but for its layout."""
+    while op.name in _LAYOUTS and len(op.reads) == 1 and not op.of_weights:
+        op = op.reads[0]
+    return op.of_weights and op.name in _LAYOUTS
 
 
 def _alike(one: Batch, other: Batch) -> bool:

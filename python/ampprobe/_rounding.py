@@ -1,6 +1,6 @@
 """What rounding loses in the operations of looked-at steps: increments of sums, averages, counters, states
-and running statistics that are kept in a half format, and what casts to a format of one byte overflow or
-flush.
+and running statistics that are kept in a half format, sums that leave its range, and what casts to a format
+of one byte overflow or flush.
 
 A sum is an addition that reads what the same line wrote before, in place or through operations between. Its
 increment is lost where the result is what was there before, although in double it is another number. Sums
@@ -34,6 +34,7 @@ class Sum:
 
     def __init__(self) -> None:
         self.moved = self.lost = self.error = 0.0  # of the increments in double
+        self.beyond = 0.0  # the first sum that the format does not hold, in double
         self.decay = [0.0, 0.0]  # of the decays of an average: all, lost
         self.elements = self.flushed = 0
         self.whole, self.compensated = True, False
@@ -44,6 +45,8 @@ class Sum:
         """One addition: before, as it is in double, after."""
         step = exact - base
         keep = step.isfinite() & out.isfinite()
+        if not self.beyond and bool((step.isfinite() & ~out.isfinite()).any()):
+            self.beyond = float(exact[step.isfinite() & ~out.isfinite()].abs().max())
         base, exact, out, step = base[keep], exact[keep], out[keep], step[keep].abs()
         self.moved += float(step.sum())
         self.lost += float(step[out == base].sum())
@@ -283,6 +286,8 @@ class Rounding:
                 continue
             if kind == "average" and seen.rate and 0.5 ** (seen.bits + 1) / seen.rate < _SHORT:
                 continue  # it follows but for a small rest
+            if kind == "sum" and seen.beyond:
+                yield "sum_beyond_half", seen.beyond, place
             if seen.share() > 0 and not seen.compensated:
                 name = "count" if seen.whole and kind == "sum" else kind
                 yield f"{name}_increments_lost", seen.share(), place

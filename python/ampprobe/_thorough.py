@@ -19,7 +19,8 @@ import sys
 import tempfile
 from typing import Any, Optional
 
-_MARGIN = 1  # steps before and after the one that went wrong
+_BEFORE = 2  # steps before the one that went wrong: of a sum, the one before and the one that was lost
+_AFTER = 1
 _START = 1  # last of the first steps of a run in which nothing went wrong
 _END = 3  # of its last steps that are looked at
 _JOINED = {"times": max, "last_step": max, "least": min, "largest": max}  # of one fact of two passes
@@ -139,7 +140,7 @@ class Passes:
 def _window(bad: Optional[int], steps: int) -> tuple:
     """Options of a pass that looks at where a run went wrong, or else at its first and last steps."""
     if bad is not None:
-        first, last = max(0, bad - _MARGIN), bad + _MARGIN
+        first, last = max(0, bad - _BEFORE), bad + _AFTER
         _say(f"again, looking at every operation of steps {first} to {last}")
         return ("--look", f"{first}:{last}", "--stop-after", str(last))
     late = steps - _END

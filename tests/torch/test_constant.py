@@ -154,6 +154,20 @@ class Costs(unittest.TestCase):
         mean = sum(costs) / len(costs)
         self.assertAlmostEqual(facts["first_prediction"], mean / facts["loss_of_constant"], places=4)
 
+    def test_similarities_whose_rows_all_have_one_target(self):
+        first, own, queue = torch.zeros(ROWS, dtype=torch.long), torch.arange(ROWS), torch.randn(3, ROWS - 1)
+
+        def contrast(labels):
+            return lambda made, _: F.cross_entropy(7 * F.normalize(made) @ F.normalize(made + 1).t(), labels)
+
+        def positives_first(made, _):  # the first column is each row's own
+            other = F.normalize(made + 1)
+            return F.cross_entropy(torch.cat([(made * other).sum(1, keepdim=True), made @ queue], 1), first)
+
+        self.assertEqual(found(contrast(first))[0]["one_target_for_all"], STEPS)
+        self.assertNotIn("one_target_for_all", found(contrast(own))[0])
+        self.assertNotIn("one_target_for_all", found(positives_first)[0])
+
     def test_what_is_not_understood_is_not_compared(self):
         weights, games = torch.ones(CLASSES), torch.ones(ROWS, CLASSES)
         for loss in (

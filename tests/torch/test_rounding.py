@@ -59,6 +59,16 @@ class Sums(unittest.TestCase):
         self.assertEqual(found(lambda: steps(BF16)), {"sum_increments_lost": 1.0})
         self.assertEqual(found(lambda: steps(FP32)), {})
 
+    def test_a_sum_that_leaves_the_format(self):
+        def steps(dtype, times):
+            squares = torch.zeros((), dtype=dtype)
+            for _ in range(times):
+                squares += torch.tensor(20000.5).to(dtype)
+
+        self.assertAlmostEqual(found(lambda: steps(FP16, 8))["sum_beyond_half"], 80000, delta=100)
+        self.assertNotIn("sum_beyond_half", found(lambda: steps(FP16, 3)))
+        self.assertNotIn("sum_beyond_half", found(lambda: steps(BF16, 8)))
+
     def test_a_running_product_that_its_factors_do_not_move(self):
         def steps(dtype, beta, times=64):
             run = torch.ones((), dtype=dtype)

@@ -109,7 +109,9 @@ ab_constant_loss ab_loop_constant(const ab_facts *facts) {
 
 bool ab_loop_knows_nothing(const ab_facts *facts) {
     const ab_constant_loss loss = ab_loop_constant(facts);
-    return loss.known && !(loss.constant - loss.model > facts->limits->trend_errors * loss.error);
+    const double chance = facts->limits->trend_errors * loss.error,
+                 traces = (1 - facts->limits->learned_share) * loss.constant;
+    return loss.known && !(loss.constant - loss.model > fmax(chance, traces));
 }
 
 /* Of a module whose class is known. */
@@ -141,13 +143,27 @@ bool ab_loop_rises(const ab_facts *facts) {
     return rise > facts->limits->loop_rise * fall && rise > facts->limits->loop_scatter * o0->spread;
 }
 
-ab_rate_end ab_loop_rate_end(const ab_facts *facts) {
-    const cJSON *rates = ab_json_at(facts->document, "probe.learning_rate.mean"), *rate;
+/* The first step from which all rates together are no more than this share of those of the run, which sum to
+ * `total`; the number of steps: there is none. *then: the rate there. */
+static int rates_left(const ab_facts *facts, double total, double share, double *then) {
     const double stride = ab_json_number(facts->document, "probe.learning_rate.stride", 1);
-    ab_rate_end end = {.since = -1};
-    double total = 0, done = 0;
+    const cJSON *rate;
+    double done = 0;
     int i = 0;
-    cJSON_ArrayForEach(rate, rates) {
+    cJSON_ArrayForEach(rate, ab_json_at(facts->document, "probe.learning_rate.mean")) {
+        *then = cJSON_IsNumber(rate) ? rate->valuedouble : 0;
+        if (total - done <= share * total) return (int)(stride * i);
+        done += *then;
+        i++;
+    }
+    return facts->loss.steps;
+}
+
+ab_rate_end ab_loop_rate_end(const ab_facts *facts) {
+    ab_rate_end end = {.since = -1};
+    const cJSON *rate;
+    double total = 0, ignored;
+    cJSON_ArrayForEach(rate, ab_json_at(facts->document, "probe.learning_rate.mean")) {
         if (!cJSON_IsNumber(rate)) continue;
         total += rate->valuedouble;
         end.largest = fmax(end.largest, rate->valuedouble);
@@ -155,16 +171,9 @@ ab_rate_end ab_loop_rate_end(const ab_facts *facts) {
     if (!(total > 0)) return end;
     end.first = ab_loop_number(facts, "lr_first");
     end.last = ab_loop_number(facts, "lr_last");
-    end.since = facts->loss.steps;
-    cJSON_ArrayForEach(rate, rates) {
-        if (total - done <= facts->limits->rate_rest * total) {
-            end.since = (int)(stride * i);
-            end.then = cJSON_IsNumber(rate) ? rate->valuedouble : 0;
-            break;
-        }
-        done += cJSON_IsNumber(rate) ? rate->valuedouble : 0;
-        i++;
-    }
+    end.half = rates_left(facts, total, 0.5, &ignored);
+    end.quarter = rates_left(facts, total, 0.25, &ignored);
+    end.since = rates_left(facts, total, facts->limits->rate_rest, &end.then);
     return end;
 }
 
@@ -212,14 +221,61 @@ static double mean_loss(const ab_facts *facts, int from, int to, double *error) 
     return mean;
 }
 
+/* The losses of steps [a, b) are above those of [c, d) by more than chance. *fall: by how much. */
+static bool falls_between(const ab_facts *facts, int a, int b, int c, int d, double *fall) {
+    double before_error, after_error;
+    const double before = mean_loss(facts, a, b, &before_error), after = mean_loss(facts, c, d, &after_error);
+    *fall = before - after;
+    return *fall > facts->limits->trend_errors * hypot(before_error, after_error);
+}
+
 bool ab_loop_unsettled(const ab_facts *facts, int step) {
     const ab_loss_facts *loss = &facts->loss;
-    double before_error, after_error;
+    double fall;
     if (step < 5 * AB_SUMMARY_FINAL_LOSSES)
         return loss->first > 0 && loss->final > facts->limits->stopped_left * loss->first;
-    const double before = mean_loss(facts, step / 2, step - step / 4, &before_error),
-                 after = mean_loss(facts, step - step / 4, step, &after_error);
-    return before - after > facts->limits->trend_errors * hypot(before_error, after_error);
+    return falls_between(facts, step / 2, step - step / 4, step - step / 4, step, &fall);
+}
+
+bool ab_loop_cut_short(const ab_facts *facts, const ab_rate_end *end) {
+    double fall;
+    return falls_between(facts, end->half, end->quarter, end->since, facts->loss.steps, &fall) &&
+           fall > facts->limits->rate_fall * (facts->loss.first - facts->loss.final);
+}
+
+/* The step of the least rate before the last one, if the rates never fell from there on; -1: they did. */
+static int last_low(const cJSON *rates, ab_rate_rise *rise) {
+    const cJSON *rate;
+    double before = (double)INFINITY, highest = 0;
+    int low = -1, i = 0;
+    cJSON_ArrayForEach(rate, rates) {
+        const double here = cJSON_IsNumber(rate) ? rate->valuedouble : 0;
+        if (here < before) {
+            low = i;
+            rise->least = here;
+            rise->before = highest;
+        }
+        highest = fmax(highest, here);
+        before = here;
+        i++;
+    }
+    rise->last = before;
+    return low;
+}
+
+bool ab_loop_rate_rises_again(const ab_facts *facts, ab_rate_rise *rise) {
+    const double stride = ab_json_number(facts->document, "probe.learning_rate.stride", 1);
+    const int low = last_low(ab_json_at(facts->document, "probe.learning_rate.mean"), rise),
+              steps = facts->loss.steps, end = steps - AB_SUMMARY_FINAL_LOSSES;
+    double fall;
+    rise->since = (int)(stride * low);
+    const int from = rise->since - AB_SUMMARY_FINAL_LOSSES;
+    if (low < 0 || from < 0 || rise->since > end || !(rise->last > facts->limits->rate_back * rise->before) ||
+        !(rise->least < facts->limits->warm_up_rate * rise->last))
+        return false;
+    const bool rises = falls_between(facts, end, steps, from, rise->since, &fall);
+    rise->loss = facts->loss.final - fall;
+    return rises;
 }
 
 bool ab_loop_calls_no_step(const ab_facts *facts) {

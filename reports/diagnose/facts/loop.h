@@ -63,8 +63,9 @@ typedef struct ab_constant_loss {
 } ab_constant_loss;
 ab_constant_loss ab_loop_constant(const ab_facts *facts);
 
-/* A loop's loss is not below that of the best constant prediction by more than chance: it knows no sample.
- * False where that was not looked at. */
+/* A loop's loss is not below that of the best constant prediction by more than chance, or by no more than
+ * traces (1 - learned_share, of costs whose zero is known): it knows no sample. False where that was not
+ * looked at. */
 bool ab_loop_knows_nothing(const ab_facts *facts);
 
 /* O0's loss has not fallen since a quarter of the run, by the same test. */
@@ -90,8 +91,9 @@ bool ab_loop_made_data(const ab_facts *facts, const ab_first_nonfinite *first);
 
 /* How the learning rate of a loop came to its end. */
 typedef struct ab_rate_end {
-    int since; /* the first step from which all rates together are next to nothing of those of the run
-                  (rate_rest); the number of steps: there is none such; -1: not recorded */
+    int since;         /* the first step from which all rates together are next to nothing of those of the run
+                          (rate_rest); the number of steps: there is none such; -1: not recorded */
+    int half, quarter; /* the steps from which half and a quarter of them are left */
     double first, largest, then, last; /* rates: of the first step, of any, of step `since`, of the last */
 } ab_rate_end;
 
@@ -110,6 +112,22 @@ ab_warm_up ab_loop_warm_up(const ab_facts *facts);
 /* Whether the loss had not settled when `step` began: it was still falling by more than chance, or, where
  * that is too early to tell, more than half of the first loss is left at the end. */
 bool ab_loop_unsettled(const ab_facts *facts, int step);
+
+/* Whether the loss fell until the rate was gone, however early it began to fall: where all rates together are
+ * the clock, the losses of its third quarter are above those after the end by more than chance, and by a
+ * share of all that was learned (rate_fall). */
+bool ab_loop_cut_short(const ab_facts *facts, const ab_rate_end *end);
+
+/* A rate that had fallen and rises again until the last step. */
+typedef struct ab_rate_rise {
+    int since;                  /* the step at which it was least */
+    double before, least, last; /* rates: the largest before that, there, of the last step */
+    double loss;                /* mean of the losses before that step */
+} ab_rate_rise;
+
+/* Whether the rate ends as high as it was (rate_back) after it had fallen to a tenth (warm_up_rate), and the
+ * loss with it, above that of the low by more than chance. */
+bool ab_loop_rate_rises_again(const ab_facts *facts, ab_rate_rise *rise);
 
 /* No optimizer ever made a step (passes_without_backward, passes_without_step), and nothing that is not
  * finite is known that would be a reason: the loop does not call it, or not backward(). */

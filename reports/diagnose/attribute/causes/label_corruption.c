@@ -1,6 +1,6 @@
 /* Labels unrelated to the inputs, judged by the class means: nothing can be learned in any format. In a
- * loop's record: a target that is random numbers from which the input was not made, or rows of another
- * sample's. */
+ * loop's record: a target that is random numbers from which the input was not made, rows of another sample's,
+ * or the same sample for all. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
@@ -47,11 +47,31 @@ static bool is_in_another_order(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* Of a contrastive loss: each row is to be nearest to the same other sample, whichever it is itself. */
+static bool is_one_for_all(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated target = ab_stated_of(&c->facts, "one_target_for_all");
+    if (!target.known) return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, target.place);
+    ab_verdict_add_evidence(
+        verdict,
+        "%s compares each sample of a batch with all of another, and all of them have the "
+        "same one as their target, in all %.0f losses that were looked at",
+        ab_text_brief(target.place, 60), target.largest);
+    ab_verdict_point_document(verdict, "/probe/facts/%d", target.index);
+    return true;
+}
+
+/* Whatever the loss does. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return is_in_another_order(c, verdict) || is_one_for_all(c, verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *labels = ab_json_at(c->facts.baseline, "vitals.labels");
     const double ratio = ab_json_number(labels, "between_class_ratio", (double)NAN),
                  control = ab_json_number(labels, "control_ratio", (double)NAN);
-    if (is_in_another_order(c, verdict) || is_fresh_noise(c, verdict)) return true;
+    if (shows(c, verdict) || is_fresh_noise(c, verdict)) return true;
     if (!ab_baseline_is_flat(c)) return false;
     if (!(ratio < chance_limit(c, labels, control)) ||
         ab_json_number(labels, "samples", 0) < c->facts.limits->labels_samples)
@@ -68,7 +88,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool o0_learns(const ab_case *c, const ab_verdict *verdict) {
-    return !ab_stated_of(&c->facts, "rows_in_another_order").known && ab_refuted_o0_learns.holds(c, verdict);
+    ab_verdict ignored = *verdict;
+    return !shows(c, &ignored) && ab_refuted_o0_learns.holds(c, verdict);
 }
 
 static const ab_refutation refuted_o0_learns = {"O0 learns", o0_learns};
@@ -90,6 +111,6 @@ const ab_verdict_rule ab_verdict_rule_label_corruption = {
     .predicts = AB_SYMPTOM_BASELINE,
     .refuted_by = {&ab_refuted_o0_rises, &refuted_o0_learns},
     .judge = judge,
-    .shows = is_in_another_order,
+    .shows = shows,
     .remedy = remedy,
 };

@@ -1,6 +1,7 @@
 /* O0 itself diverges: its losses become non-finite or rise above a finite first one; or it does not learn
  * while its weights grow several times. Or it learns little and is unstable because its updates are large
- * relative to its weights. The half format is not the cause. */
+ * relative to its weights. Or a loop's schedule ends high, and the loss with it. The half format is not the
+ * cause. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
@@ -116,8 +117,26 @@ static bool judge_loop(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* The schedule of a loop turns: it ends at a rate that it had come down from, and the loss has risen with it.
+ */
+static bool rises_again(const ab_case *c, ab_verdict *verdict) {
+    ab_rate_rise rise;
+    if (!ab_is_loop(&c->facts) || c->facts.loss.nonfinite > 0 || !ab_loop_rate_rises_again(&c->facts, &rise))
+        return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, rise.since);
+    ab_verdict_add_evidence(verdict,
+                            "the learning rate was %.3g, came down to %.2g at step %d of %d, and rose again "
+                            "until the end, to %.3g",
+                            rise.before, rise.least, rise.since, c->facts.loss.steps, rise.last);
+    ab_verdict_point_document(verdict, "/probe/learning_rate/mean");
+    ab_verdict_add_evidence(verdict, "the loss was %.4g where the rate was low, and is %.4g at the end",
+                            rise.loss, c->facts.loss.final);
+    ab_verdict_point(&c->facts, verdict, "/loss");
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (ab_is_loop(&c->facts)) return judge_loop(c, verdict);
+    if (ab_is_loop(&c->facts)) return judge_loop(c, verdict) || rises_again(c, verdict);
     const double far = c->facts.limits->far_above, above = c->facts.limits->unstable_above;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     const bool grew = ab_weight_growth(c->facts.baseline) > c->facts.limits->grown && o0->nonfinite == 0;
@@ -143,7 +162,12 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     double share;
-    (void)verdict;
+    ab_verdict ignored = *verdict;
+    if (rises_again(c, &ignored)) {
+        ab_remedy_add_text(remedy, "end the schedule where the run ends: count its T_max, or the steps of "
+                                   "its last cycle, as the optimizer's steps are counted");
+        return;
+    }
     (void)ab_remedy_rate(&c->facts, better_rate(c, ab_json_number(c->facts.document, "config.lr", 0), &share),
                          remedy);
     (void)ab_remedy_masters(&c->facts, remedy); /* half weights lose the smaller updates */
@@ -168,8 +192,9 @@ static bool no_value(const ab_case *c, const ab_verdict *verdict) {
 
 /* Of a loop: what it did to its weights is known, and it was little. */
 static bool small_steps(const ab_case *c, const ab_verdict *verdict) {
-    (void)verdict;
-    return ab_is_loop(&c->facts) && ab_loop_step_size(&c->facts) <= c->facts.limits->loop_step;
+    ab_verdict ignored = *verdict;
+    return ab_is_loop(&c->facts) && ab_loop_step_size(&c->facts) <= c->facts.limits->loop_step &&
+           !rises_again(c, &ignored);
 }
 
 /* Of a loop: its steps are along the sum of all gradients, and that sum grows at any rate. */

@@ -7,6 +7,7 @@
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -177,6 +178,24 @@ static bool seen_in_operations(const ab_case *c, ab_verdict *verdict) {
                          verdict);
 }
 
+/* The optimizer of a loop makes the first value that is not finite, of finite gradients: a quotient that has
+ * no value in double either, as what it divides by is a state, or a correction, that rounding left at 0. */
+static bool divides_by_zero(const ab_case *c, ab_first_nonfinite *first) {
+    *first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    return ab_is_loop(&c->facts) && first->known && strcmp(first->pass, "update") == 0 &&
+           strcmp(first->cause, "mathematics") == 0 && ab_first_traits(&c->facts, first) & AB_TRAIT_quotient;
+}
+
+static bool seen_in_update(const ab_case *c, ab_verdict *verdict) {
+    ab_first_nonfinite first;
+    if (!divides_by_zero(c, &first)) return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, first.step);
+    ab_say_first_nonfinite(&c->facts, &first, verdict);
+    ab_verdict_add_evidence(verdict, "it is the optimizer's, whose gradients are finite, and has no finite "
+                                     "value in double either: what it divides by is 0");
+    return true;
+}
+
 /* A checkpoint without an O0 shows it by itself, where squares of gradients became 0. */
 static bool shows_alone(const ab_case *c, ab_verdict *verdict) {
     return ab_json_at(c->facts.document, "checkpoint") != NULL && has_few_binades(&c->facts) &&
@@ -190,6 +209,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (seen_in_update(c, verdict)) return true;
     /* an O0 that only does not learn does not explain the cell's NaN or inf losses */
     const bool own = c->nonfinite && !c->diverged;
     if (ab_baseline_fails(c)) return judge_cell(c, true, verdict) || (own && judge_cell(c, false, verdict));
@@ -204,10 +224,12 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 }
 
 static bool wide_state(const ab_case *c, const ab_verdict *verdict) {
+    ab_first_nonfinite first;
     double share;
     int place;
     (void)verdict;
-    return !worst_state(c, &share, &place) && !ab_is_stated(c, "state_flushed") &&
+    return !divides_by_zero(c, &first) && !worst_state(c, &share, &place) &&
+           !ab_is_stated(c, "state_flushed") &&
            !ab_json_is_true(c->facts.cell, "probes.adam_warning.applies") &&
            !ab_json_is_true(c->facts.baseline, "probes.adam_warning.applies");
 }

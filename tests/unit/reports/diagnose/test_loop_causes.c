@@ -42,9 +42,13 @@ typedef struct loop {
     double value;
     double loaded_scale; /* stated with it; 0: not */
     double cost;         /* of the last predictions, where the best constant costs 1; 0: not stated */
+    double cost_error;   /* standard error of that; 0: 0.01 */
     double rate, base;   /* the rate rises to this from 0 (0: it is not given), and would go on to that */
     int rises_to;        /* ... by this step; 0: the last one */
     int ends_at;         /* it is 0 from this step on; 0: it is not */
+    int slows_at;        /* it is a tenth from this step on, and the loss stays where it is; 0: it is not */
+    int half_cycle;      /* it is a cosine, which takes so many steps from its top to 0; 0: it is not */
+    double late_rise;    /* the last 20 losses are higher by so much */
     double first_cost;   /* of the predictions of the first step, times a constant's; 0: not stated */
 } loop;
 
@@ -135,8 +139,9 @@ static void show_narrow_update(ampprobe *p, int32_t id, const loop *l) {
 
 /* The loss of a step, with digits that no half format holds, or rounded to one. */
 static double loss_at(const loop *l, int i) {
-    const double wide =
-        2.3 + (l->last_loss - 2.3) * i / (steps - 1) + 1e-5 * (i % 3) + (i < 3 ? l->dropped : 0);
+    const int moved = l->slows_at > 0 && i > l->slows_at ? l->slows_at : i;
+    const double wide = 2.3 + (l->last_loss - 2.3) * moved / (steps - 1) + 1e-5 * (i % 3) +
+                        (i < 3 ? l->dropped : 0) + (i >= steps - 20 ? l->late_rise : 0);
     static const ab_rounding nearest = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
     if (l->nan_from > 0 && i >= l->nan_from && (l->nan_to == 0 || i < l->nan_to)) return (double)NAN;
     if (l->peak > 0 || l->factor > 0)
@@ -173,7 +178,16 @@ static void state_costs(ampprobe *p, const loop *l, int i) {
     if (!(l->cost > 0)) return;
     assert_int_equal(ampprobe_fact(p, "loss_of_model", "train.py:9", i, l->cost), AMPPROBE_OK);
     assert_int_equal(ampprobe_fact(p, "loss_of_constant", "train.py:9", i, 1), AMPPROBE_OK);
-    assert_int_equal(ampprobe_fact(p, "loss_of_constant_error", "train.py:9", i, 0.01), AMPPROBE_OK);
+    assert_int_equal(
+        ampprobe_fact(p, "loss_of_constant_error", "train.py:9", i, l->cost_error > 0 ? l->cost_error : 0.01),
+        AMPPROBE_OK);
+}
+
+static double rate_at(const loop *l, int i) {
+    if (l->half_cycle > 0) return l->rate * (1 + cos(3.14159265358979 * i / l->half_cycle)) / 2;
+    if (l->ends_at > 0 && i >= l->ends_at) return 0;
+    return l->rate * fmin(1, (i + 1.0) / (l->rises_to ? l->rises_to : steps)) *
+           (l->slows_at > 0 && i >= l->slows_at ? 0.1 : 1);
 }
 
 static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) {
@@ -195,10 +209,7 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
         assert_int_equal(ampprobe_fact(p, "loaded_scale", NULL, 0, l->loaded_scale), AMPPROBE_OK);
     if (i == steps - 1) state_costs(p, l, i);
     ampprobe_step_facts f = pl_facts(i);
-    if (l->ends_at > 0 && i >= l->ends_at)
-        f.lr = 0;
-    else if (l->rate > 0)
-        f.lr = l->rate * fmin(1, (i + 1.0) / (l->rises_to ? l->rises_to : steps));
+    f.lr = rate_at(l, i);
     f.flags =
         AMPPROBE_HAS_LOSS | (l->no_scaler ? 0u : AMPPROBE_HAS_SCALE) | (l->rate > 0 ? AMPPROBE_HAS_LR : 0u);
     f.scale_before = scale, f.scale_after = next;
@@ -454,6 +465,9 @@ static void a_loss_that_is_no_lower_than_a_constants_is_not_healthy(void **state
                             "predictions of the last steps cost 1 at train.py:9, the best constant one 1");
         l.cost = 0.99; /* one standard error */
         assert_string_equal(ab_diagnosis_first(diagnose(l)), "undecided");
+        l.cost_error = 0.001; /* ten of them, and one hundredth of what a constant costs: traces */
+        assert_string_equal(ab_diagnosis_first(diagnose(l)), "undecided");
+        l.cost_error = 0;
         l.cost = 0.97;
         assert_string_equal(ab_diagnosis_first(diagnose(l)), "healthy");
         l.update = 0.3; /* large steps, and it learns */
@@ -521,6 +535,32 @@ static void a_rate_that_is_gone_before_the_run_is(void **state) {
     assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "at step 300 of 400"));
     expect_no(falling_rate(370), "learning_rate_too_low"); /* where schedules end */
     expect_no(falling_rate(0), "learning_rate_too_low");
+    loop cut = falling_rate(150); /* long after it had become too small to learn with */
+    cut.slows_at = 60;
+    expect(cut, "learning_rate_too_low", NULL);
+    cut.dropped = 5; /* nearly all had been learned by then */
+    expect_no(cut, "learning_rate_too_low");
+    steps = STEPS;
+}
+
+static void a_rate_that_rises_again_until_the_end_and_the_loss_with_it(void **state) {
+    (void)state;
+    steps = 160;
+    loop l = {.no_scaler = true,
+              .config = fp32,
+              .gradient = 1,
+              .rate = 0.1,
+              .half_cycle = 40,
+              .late_rise = 1,
+              .update = 0.01};
+    expect(l, "learning_rate_too_high", NULL);
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "came down to 0 at step 120 of 160"));
+    assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "T_max"));
+    l.late_rise = 0; /* the loss does not mind */
+    expect_no(l, "learning_rate_too_high");
+    l.late_rise = 1;
+    l.half_cycle = 32; /* it ends low */
+    expect_no(l, "learning_rate_too_high");
     steps = STEPS;
 }
 
@@ -653,7 +693,7 @@ static void a_target_that_is_noise_of_its_own_cannot_be_learned(void **state) {
     expect_no(other, "label_corruption");
 }
 
-static void inputs_and_targets_in_orders_of_their_own(void **state) {
+static void targets_of_other_samples_than_the_inputs(void **state) {
     (void)state;
     const loop l = {.no_scaler = true,
                     .config = fp32,
@@ -663,6 +703,8 @@ static void inputs_and_targets_in_orders_of_their_own(void **state) {
     expect(l, "label_corruption", "train.py:30"); /* whatever the loss does */
     loop other = l;
     other.last_loss = 2.3;
+    expect(other, "label_corruption", "train.py:30");
+    other.fact = "one_target_for_all";
     expect(other, "label_corruption", "train.py:30");
     other = l;
     other.fact = "rows_in_one_order";
@@ -752,6 +794,7 @@ static void what_rounding_loses(void **state) {
         {"count_increments_lost", "integers_in_half", 0.3, 0.01},
         {"sum_increments_lost", "accumulator_in_half", 0.3, 0.1},
         {"product_lost", "accumulator_in_half", 0.9, 0.1},
+        {"sum_beyond_half", "reduction_overflow", 7e4, 6e4},
         {"gradient_increments_lost", "accumulated_in_half", 0.1, 0.001},
         {"average_increments_lost", "ema_in_half", 0.9, 0.1},
         {"weight_increments_lost", "weight_update_lost", 0.9, 0.1},
@@ -902,6 +945,7 @@ int main(void) {
         cmocka_unit_test(a_warm_up_that_the_run_does_not_live_to_see_the_end_of),
         cmocka_unit_test(updates_are_lost_where_the_loss_does_not_fall),
         cmocka_unit_test(a_rate_that_is_gone_before_the_run_is),
+        cmocka_unit_test(a_rate_that_rises_again_until_the_end_and_the_loss_with_it),
         cmocka_unit_test(first_predictions_that_are_far_off_explode),
         cmocka_unit_test(a_layer_that_is_always_zero_lets_nothing_through),
         cmocka_unit_test(gradients_that_do_not_reach_the_layer_that_runs_first_vanish),
@@ -910,7 +954,7 @@ int main(void) {
         cmocka_unit_test(a_loss_that_the_scaler_skipped_is_harmless_and_many_are_not),
         cmocka_unit_test(gradients_that_are_divided_by_the_scale_by_hand_and_by_the_scaler),
         cmocka_unit_test(a_target_that_is_noise_of_its_own_cannot_be_learned),
-        cmocka_unit_test(inputs_and_targets_in_orders_of_their_own),
+        cmocka_unit_test(targets_of_other_samples_than_the_inputs),
         cmocka_unit_test(half_moments),
         cmocka_unit_test(accumulated_in_half),
         cmocka_unit_test(micro_batches_weighted_wrong),

@@ -101,7 +101,7 @@ class Constants:
         while left:
             op = left.pop()
             if op is not None and op.index in self._passed and op.reads:
-                left += op.reads
+                left += op.reads[:1] if op.name in _SCALED else op.reads  # a factor may lie where another lay
                 continue
             found = self._open.get(op.index) if op is not None else None
             batch = self._batch(op.label, *found) if found else None

@@ -62,7 +62,7 @@ class Op:
     library: bool  # an optimizer of torch's runs it
     of_weights: bool  # it reads a parameter
     writes_weights: bool  # over a parameter
-    tags: set  # what it was made from, element by element: "weight", "gradient"
+    tags: set  # what it was made from, element by element: "weight", "gradient", "square" of one
     factor: Optional[float]  # of a product
     decays: list  # of averages that it multiplied in place: by how much, and what of that was lost
     function: str  # the autograd.Function of the user's whose backward() runs it; ""

@@ -140,6 +140,8 @@ class Rounding:
             op.tags = set().union(*(read.tags for read in op.reads))
         if op.of_weights:
             op.tags.add("weight")
+        if "gradient" in op.tags and _squares(op.name, args):
+            op.tags.add("square")
         if op.name.endswith("mul"):
             op.factor = next((float(a) for a in args if isinstance(a, (int, float))), None)
 
@@ -163,7 +165,7 @@ class Rounding:
         changed = getattr(out, "data_ptr", int)() == getattr(args[0], "data_ptr", int)()
         earlier = self._earlier(op)
         self._results[op.index] = weakref.ref(out)
-        if earlier is None:
+        if earlier is None and not (changed and self._is_second_moment(op, args)):
             return
         exact = _exact(name, base, args, kwargs)
         if not changed:
@@ -177,6 +179,10 @@ class Rounding:
         seen.add(base, exact, out.detach().double())
         for moved, lost in (decay for read in op.reads for decay in read.decays):
             seen.decay = [seen.decay[0] + moved, seen.decay[1] + lost]
+
+    def _is_second_moment(self, op: Any, args: tuple) -> bool:
+        """It writes squares of gradients over a state of the optimizer, perhaps for the first time."""
+        return op.stage == "update" and "square" in op.tags and tuple(args[0].shape) in self.shapes
 
     def _earlier(self, op: Any) -> Any:
         """The same line's addition before, from which this one reads."""
@@ -308,6 +314,14 @@ def _exact(name: str, base: Any, args: tuple, kwargs: dict) -> Any:
         return others[0].expand_as(base)
     except Exception:  # arguments of another kind
         return None
+
+
+def _squares(name: str, args: tuple) -> bool:
+    """The operation squares something, or adds the square of something."""
+    if name.endswith("pow"):
+        return args[1] == 2
+    factors = args[-2:] if name == "addcmul" else args[:2]
+    return name == "square" or (name in ("mul", "addcmul") and len(factors) == 2 and factors[0] is factors[1])
 
 
 def _wide(value: Any) -> Any:

@@ -187,11 +187,11 @@ class Sums(unittest.TestCase):
                     slope = p.grad.to(self.dtype)
                     second.mul_(0.999).addcmul_(slope, slope, value=0.001)
 
-        def steps(dtype):
+        def steps(dtype, times=3):
             model = torch.nn.Linear(4, 4)
             mine = Mine(model.parameters(), dtype)
             looker_models.append(model)
-            for _ in range(3):
+            for _ in range(times):
                 (1e-3 * model(torch.ones(2, 4)).sum()).backward()
                 mine.step()
                 mine.zero_grad()
@@ -199,6 +199,7 @@ class Sums(unittest.TestCase):
         looker_models: list = []
         model = torch.nn.Linear(4, 4)  # of the same shapes
         self.assertEqual(found(lambda: steps(FP16), model), {"state_flushed": 1.0})
+        self.assertEqual(found(lambda: steps(FP16, 1), model), {"state_flushed": 1.0})  # the first square
         self.assertEqual(found(lambda: steps(FP32), model), {})
 
     def test_sums_by_index(self):

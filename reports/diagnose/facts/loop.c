@@ -263,17 +263,19 @@ static int last_low(const cJSON *rates, ab_rate_rise *rise) {
     return low;
 }
 
+/* The losses of the steps on both sides of the low have rates alike. */
 bool ab_loop_rate_rises_again(const ab_facts *facts, ab_rate_rise *rise) {
+    enum { AROUND = AB_SUMMARY_FINAL_LOSSES };
     const double stride = ab_json_number(facts->document, "probe.learning_rate.stride", 1);
     const int low = last_low(ab_json_at(facts->document, "probe.learning_rate.mean"), rise),
-              steps = facts->loss.steps, end = steps - AB_SUMMARY_FINAL_LOSSES;
+              steps = facts->loss.steps, end = steps - AROUND;
     double fall;
     rise->since = (int)(stride * low);
-    const int from = rise->since - AB_SUMMARY_FINAL_LOSSES;
-    if (low < 0 || from < 0 || rise->since > end || !(rise->last > facts->limits->rate_back * rise->before) ||
+    if (rise->since < AROUND || rise->since + AROUND > end ||
+        !(rise->last > facts->limits->rate_back * rise->before) ||
         !(rise->least < facts->limits->warm_up_rate * rise->last))
         return false;
-    const bool rises = falls_between(facts, end, steps, from, rise->since, &fall);
+    const bool rises = falls_between(facts, end, steps, rise->since - AROUND, rise->since + AROUND, &fall);
     rise->loss = facts->loss.final - fall;
     return rises;
 }

@@ -122,7 +122,7 @@ bool ab_loop_cut_short(const ab_facts *facts, const ab_rate_end *end);
 typedef struct ab_rate_rise {
     int since;                  /* the step at which it was least */
     double before, least, last; /* rates: the largest before that, there, of the last step */
-    double loss;                /* mean of the losses before that step */
+    double loss;                /* mean of the losses around that step */
 } ab_rate_rise;
 
 /* Whether the rate ends as high as it was (rate_back) after it had fallen to a tenth (warm_up_rate), and the

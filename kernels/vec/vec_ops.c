@@ -2,7 +2,7 @@
  * the vector length and nothing is fused, so that all levels give the same bits. */
 #include "kernels/vec/vec_ops.h"
 
-#include "kernels/vec/vec.h"
+#include "kernels/vec/vec_wide.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
@@ -122,79 +122,84 @@ static void sum_parts(float *out, const float *parts, int64_t step, int count, i
 
 /* ---- sums over rows, batch normalisation ----------------------------------------------------- */
 
-static inline vec total(const vec sums[ROW_SUMS]) {
-    return vec_add(vec_add(sums[0], sums[1]), vec_add(sums[2], sums[3]));
+static int columns_left(int64_t left) { return left < LANES ? (int)left : LANES; }
+
+static inline wide total(const wide sums[ROW_SUMS]) {
+    return wide_add(wide_add(sums[0], sums[1]), wide_add(sums[2], sums[3]));
 }
 
-static inline void clear(vec sums[ROW_SUMS]) {
-    for (int i = 0; i < ROW_SUMS; i++) sums[i] = vec_set(0.0f);
+static inline void clear(wide sums[ROW_SUMS]) {
+    for (int i = 0; i < ROW_SUMS; i++) sums[i] = wide_set(0.0f);
 }
 
-static vec column_sum(const float *x, int64_t rows, int64_t channels, int n) {
-    vec sums[ROW_SUMS];
-    clear(sums);
-    int64_t r = 0;
-    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
-        for (int i = 0; i < ROW_SUMS; i++) sums[i] = vec_add(sums[i], vec_load(x + (r + i) * channels, n));
-    for (; r < rows; r++) sums[0] = vec_add(sums[0], vec_load(x + r * channels, n));
-    return total(sums);
-}
-
-static inline vec square_of_difference(const float *x, vec mean, int n) {
-    vec d = vec_sub(vec_load(x, n), mean);
-    return vec_mul(d, d);
-}
-
-static vec column_m2(const float *x, int64_t rows, int64_t channels, vec mean, int n) {
-    vec sums[ROW_SUMS];
+static wide column_sum(const float *x, int64_t rows, int64_t channels, int n) {
+    wide sums[ROW_SUMS];
     clear(sums);
     int64_t r = 0;
     for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
         for (int i = 0; i < ROW_SUMS; i++)
-            sums[i] = vec_add(sums[i], square_of_difference(x + (r + i) * channels, mean, n));
-    for (; r < rows; r++) sums[0] = vec_add(sums[0], square_of_difference(x + r * channels, mean, n));
+            sums[i] = wide_add(sums[i], wide_load_first(x + (r + i) * channels, n));
+    for (; r < rows; r++) sums[0] = wide_add(sums[0], wide_load_first(x + r * channels, n));
+    return total(sums);
+}
+
+static inline wide square_of_difference(const float *x, wide mean, int n) {
+    wide d = wide_sub(wide_load_first(x, n), mean);
+    return wide_mul(d, d);
+}
+
+static wide column_m2(const float *x, int64_t rows, int64_t channels, wide mean, int n) {
+    wide sums[ROW_SUMS];
+    clear(sums);
+    int64_t r = 0;
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
+        for (int i = 0; i < ROW_SUMS; i++)
+            sums[i] = wide_add(sums[i], square_of_difference(x + (r + i) * channels, mean, n));
+    for (; r < rows; r++) sums[0] = wide_add(sums[0], square_of_difference(x + r * channels, mean, n));
     return total(sums);
 }
 
 static void column_sums(const float *x, int64_t rows, int64_t channels, float *sum) {
-    for (int64_t c = 0; c < channels; c += VEC_LANES) {
-        int n = lanes_left(channels - c);
-        vec_store(sum + c, column_sum(x + c, rows, channels, n), n);
+    for (int64_t c = 0; c < channels; c += LANES) {
+        int n = columns_left(channels - c);
+        wide_store_first(sum + c, column_sum(x + c, rows, channels, n), n);
     }
 }
 
 static void bn_moments(const float *x, int64_t rows, int64_t channels, float *mean, float *m2) {
-    for (int64_t c = 0; c < channels; c += VEC_LANES) {
-        int n = lanes_left(channels - c);
-        vec m = vec_div(column_sum(x + c, rows, channels, n), vec_set((float)rows));
-        vec_store(mean + c, m, n);
-        vec_store(m2 + c, column_m2(x + c, rows, channels, m, n), n);
+    for (int64_t c = 0; c < channels; c += LANES) {
+        int n = columns_left(channels - c);
+        wide m = wide_div(column_sum(x + c, rows, channels, n), wide_set((float)rows));
+        wide_store_first(mean + c, m, n);
+        wide_store_first(m2 + c, column_m2(x + c, rows, channels, m, n), n);
     }
 }
 
 static void bn_apply(float *y, const float *x, int64_t rows, int64_t channels, const ab_bn_factors *factors) {
-    for (int64_t c = 0; c < channels; c += VEC_LANES) {
-        int n = lanes_left(channels - c);
-        vec mean = vec_load(factors->mean + c, n);
-        vec scale = vec_load(factors->scale + c, n);
-        vec shift = vec_load(factors->shift + c, n);
+    for (int64_t c = 0; c < channels; c += LANES) {
+        int n = columns_left(channels - c);
+        wide mean = wide_load_first(factors->mean + c, n);
+        wide scale = wide_load_first(factors->scale + c, n);
+        wide shift = wide_load_first(factors->shift + c, n);
         for (int64_t at = c; at < rows * channels; at += channels)
-            vec_store(y + at, vec_add(vec_mul(vec_sub(vec_load(x + at, n), mean), scale), shift), n);
+            wide_store_first(y + at,
+                             wide_add(wide_mul(wide_sub(wide_load_first(x + at, n), mean), scale), shift), n);
     }
 }
 
-static vec column_dot(const float *dy, const float *x, int64_t rows, int64_t channels, vec mean, int n) {
-    vec sums[ROW_SUMS];
+static wide column_dot(const float *dy, const float *x, int64_t rows, int64_t channels, wide mean, int n) {
+    wide sums[ROW_SUMS];
     clear(sums);
     int64_t r = 0;
     for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
         for (int i = 0; i < ROW_SUMS; i++) {
             int64_t at = (r + i) * channels;
-            sums[i] = vec_add(sums[i], vec_mul(vec_load(dy + at, n), vec_sub(vec_load(x + at, n), mean)));
+            sums[i] = wide_add(
+                sums[i], wide_mul(wide_load_first(dy + at, n), wide_sub(wide_load_first(x + at, n), mean)));
         }
     for (; r < rows; r++) {
-        vec d = vec_sub(vec_load(x + r * channels, n), mean);
-        sums[0] = vec_add(sums[0], vec_mul(vec_load(dy + r * channels, n), d));
+        wide d = wide_sub(wide_load_first(x + r * channels, n), mean);
+        sums[0] = wide_add(sums[0], wide_mul(wide_load_first(dy + r * channels, n), d));
     }
     return total(sums);
 }
@@ -202,24 +207,25 @@ static vec column_dot(const float *dy, const float *x, int64_t rows, int64_t cha
 static void bn_sums(const float *dy, const float *x, int64_t rows, int64_t channels, const float *mean,
                     float *sum, float *dot) {
     column_sums(dy, rows, channels, sum);
-    for (int64_t c = 0; c < channels; c += VEC_LANES) {
-        int n = lanes_left(channels - c);
-        vec_store(dot + c, column_dot(dy + c, x + c, rows, channels, vec_load(mean + c, n), n), n);
+    for (int64_t c = 0; c < channels; c += LANES) {
+        int n = columns_left(channels - c);
+        wide_store_first(dot + c, column_dot(dy + c, x + c, rows, channels, wide_load_first(mean + c, n), n),
+                         n);
     }
 }
 
 static void bn_backward(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
                         const ab_bn_factors *factors, const float *slope) {
-    for (int64_t c = 0; c < channels; c += VEC_LANES) {
-        int n = lanes_left(channels - c);
-        vec mean = vec_load(factors->mean + c, n);
-        vec scale = vec_load(factors->scale + c, n);
-        vec shift = vec_load(factors->shift + c, n);
-        vec k = vec_load(slope + c, n);
+    for (int64_t c = 0; c < channels; c += LANES) {
+        int n = columns_left(channels - c);
+        wide mean = wide_load_first(factors->mean + c, n);
+        wide scale = wide_load_first(factors->scale + c, n);
+        wide shift = wide_load_first(factors->shift + c, n);
+        wide k = wide_load_first(slope + c, n);
         for (int64_t at = c; at < rows * channels; at += channels) {
-            vec centred = vec_mul(vec_sub(vec_load(x + at, n), mean), k);
-            vec d = vec_sub(vec_sub(vec_load(dy + at, n), shift), centred);
-            vec_store(dx + at, vec_mul(d, scale), n);
+            wide centred = wide_mul(wide_sub(wide_load_first(x + at, n), mean), k);
+            wide d = wide_sub(wide_sub(wide_load_first(dy + at, n), shift), centred);
+            wide_store_first(dx + at, wide_mul(d, scale), n);
         }
     }
 }

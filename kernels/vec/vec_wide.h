@@ -5,14 +5,13 @@
 #ifndef AB_KERNELS_VEC_VEC_WIDE_H
 #define AB_KERNELS_VEC_VEC_WIDE_H
 
-#include <stdint.h>
+#include "kernels/vec/vec.h"
 
 #if defined(__AVX512F__)
 
-#include <immintrin.h>
 enum { LANES = 16, MAX_VECTORS = 4 }; /* 24 accumulators of 32 registers */
 typedef __m512 wide;
-static inline wide wide_zero(void) { return _mm512_setzero_ps(); }
+static inline wide wide_set(float x) { return _mm512_set1_ps(x); }
 static inline wide wide_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void wide_store(float *p, wide v) { _mm512_storeu_ps(p, v); }
 static inline wide wide_load_first(const float *p, int n) {
@@ -22,69 +21,37 @@ static inline void wide_store_first(float *p, wide v, int n) {
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), v);
 }
 static inline wide wide_add(wide a, wide b) { return _mm512_add_ps(a, b); }
-static inline wide wide_scale(float a, wide b) { return _mm512_mul_ps(_mm512_set1_ps(a), b); }
+static inline wide wide_sub(wide a, wide b) { return _mm512_sub_ps(a, b); }
+static inline wide wide_mul(wide a, wide b) { return _mm512_mul_ps(a, b); }
+static inline wide wide_div(wide a, wide b) { return _mm512_div_ps(a, b); }
 static inline wide wide_fma(float a, wide b, wide c) { return _mm512_fmadd_ps(_mm512_set1_ps(a), b, c); }
-
-#elif defined(__AVX2__)
-
-#include <immintrin.h>
-enum { LANES = 8, MAX_VECTORS = 2 }; /* 12 of 16 */
-typedef __m256 wide;
-static inline wide wide_zero(void) { return _mm256_setzero_ps(); }
-static inline wide wide_load(const float *p) { return _mm256_loadu_ps(p); }
-static inline void wide_store(float *p, wide v) { _mm256_storeu_ps(p, v); }
-static inline wide wide_load_first(const float *p, int n) {
-    static const int32_t ones[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    if (n == LANES) return wide_load(p);
-    return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)(ones + LANES - n)));
-}
-/* A masked store costs dozens of cycles on some CPUs; a short copy does not. */
-static inline void wide_store_first(float *p, wide v, int n) {
-    float lane[LANES];
-    if (n == LANES) {
-        wide_store(p, v);
-        return;
-    }
-    wide_store(lane, v);
-    for (int i = 0; i < n; i++) p[i] = lane[i];
-}
-static inline wide wide_add(wide a, wide b) { return _mm256_add_ps(a, b); }
-static inline wide wide_scale(float a, wide b) { return _mm256_mul_ps(_mm256_set1_ps(a), b); }
-static inline wide wide_fma(float a, wide b, wide c) { return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c); }
 
 #else
 
-enum { LANES = 4, MAX_VECTORS = 1 };
-typedef struct wide {
-    float lane[LANES];
-} wide;
-static inline wide wide_zero(void) { return (wide){{0.0f, 0.0f, 0.0f, 0.0f}}; }
-static inline wide wide_load(const float *p) { return (wide){{p[0], p[1], p[2], p[3]}}; }
-static inline void wide_store(float *p, wide v) {
-    for (int i = 0; i < LANES; i++) p[i] = v.lane[i];
-}
-static inline wide wide_load_first(const float *p, int n) {
-    wide v = wide_zero();
-    for (int i = 0; i < n; i++) v.lane[i] = p[i];
-    return v;
-}
-static inline void wide_store_first(float *p, wide v, int n) {
-    for (int i = 0; i < n; i++) p[i] = v.lane[i];
-}
-static inline wide wide_add(wide a, wide b) {
-    for (int i = 0; i < LANES; i++) a.lane[i] += b.lane[i];
-    return a;
-}
-static inline wide wide_scale(float a, wide b) {
-    for (int i = 0; i < LANES; i++) b.lane[i] *= a;
-    return b;
-}
-static inline wide wide_fma(float a, wide b, wide c) {
-    for (int i = 0; i < LANES; i++) c.lane[i] += a * b.lane[i];
-    return c;
-}
+enum { LANES = VEC_LANES };
+typedef vec wide;
+static inline wide wide_set(float x) { return vec_set(x); }
+static inline wide wide_load(const float *p) { return vec_load(p, LANES); }
+static inline void wide_store(float *p, wide v) { vec_store(p, v, LANES); }
+static inline wide wide_load_first(const float *p, int n) { return vec_load(p, n); }
+static inline void wide_store_first(float *p, wide v, int n) { vec_store(p, v, n); }
+static inline wide wide_add(wide a, wide b) { return vec_add(a, b); }
+static inline wide wide_sub(wide a, wide b) { return vec_sub(a, b); }
+static inline wide wide_mul(wide a, wide b) { return vec_mul(a, b); }
+static inline wide wide_div(wide a, wide b) { return vec_div(a, b); }
+
+#if defined(__AVX2__)
+enum { MAX_VECTORS = 2 }; /* 12 of 16 */
+static inline wide wide_fma(float a, wide b, wide c) { return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c); }
+#else
+enum { MAX_VECTORS = 1 };
+static inline wide wide_fma(float a, wide b, wide c) { return vec_add(vec_mul(vec_set(a), b), c); }
+#endif
 
 #endif
+
+static inline wide wide_zero(void) { return wide_set(0.0f); }
+static inline wide wide_scale(float a, wide b) { return wide_mul(wide_set(a), b); }
 
 #if defined(__AVX2__)
 

@@ -4,6 +4,7 @@
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/product/image_pieces.h"
 #include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_conv.h"
@@ -16,9 +17,6 @@
 /* Weight gradients are summed in at most this many blocks of images, then over the blocks in order. */
 enum { MAX_IMAGE_BLOCKS = 16 };
 
-/* The tensors of which a thread has one image at a time. */
-enum { PIECE_SRC, PIECE_DOUT, PIECE_DST, PIECES };
-
 typedef struct narrow {
     ab_pass base;
     ab_conv conv;
@@ -26,47 +24,12 @@ typedef struct narrow {
     int64_t padded_width, padded_height; /* of the padded image */
     int64_t phase_width;                 /* forward: columns of one phase of a padded row */
     int64_t *offset;                     /* forward: offset of each tap in a planar image; owned */
-    size_t image_bytes;                  /* per image copy of a thread */
-    int64_t piece[PIECES];               /* elements of an image of src, dout and dst; 0: not used */
-    size_t thread_bytes;                 /* an image copy and, for tensors as stored, an fp32 image of each */
+    ab_image_pieces pieces;              /* a thread's own memory: an image copy */
     int64_t blocks;                      /* backward weights */
     size_t block_bytes;
 } narrow;
 
 static int64_t taps_of(const ab_conv *conv) { return conv->window.kernel[0] * conv->window.kernel[1]; }
-
-static float *thread_image(const narrow *p, void *scratch) {
-    return (float *)scratch + (size_t)ab_parallel_thread() * (p->thread_bytes / sizeof(float));
-}
-
-/* ---- images of tensors as stored ------------------------------------------------------------- */
-
-/* The calling thread's buffer for an image. */
-static float *piece_buffer(const narrow *p, const ab_pass_args *args, int piece) {
-    size_t at = p->image_bytes;
-    for (int i = 0; i < piece; i++) at += ab_floats_bytes(p->piece[i]);
-    return thread_image(p, args->scratch) + at / sizeof(float);
-}
-
-static const float *image_of(const narrow *p, const ab_pass_args *args, int piece, int64_t image) {
-    const int64_t n = p->piece[piece];
-    const bool src = piece == PIECE_SRC;
-    if (!args->stored) return (const float *)(src ? args->src : args->dout) + image * n;
-    const ab_tensor *tensor = src ? args->stored->src : args->stored->dout;
-    return ab_read(tensor, image * n, n, piece_buffer(p, args, piece));
-}
-
-static float *result_of(const narrow *p, const ab_pass_args *args, int64_t image) {
-    const int64_t at = image * p->piece[PIECE_DST];
-    if (!args->stored) return args->dst + at;
-    return ab_target(args->stored->dst, at, piece_buffer(p, args, PIECE_DST));
-}
-
-static void store_result(const narrow *p, const ab_pass_args *args, int64_t image, const float *result) {
-    const int64_t n = p->piece[PIECE_DST];
-    if (args->stored && !ab_is_f32(args->stored->dst))
-        ab_emit(args->stored->exec, args->stored->dst, image * n, result, n);
-}
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
@@ -118,7 +81,7 @@ static const float *planar(const narrow *p, const float *image, float *copy) {
     const ab_window *w = &p->conv.window;
     int64_t stride = w->stride[1];
     if (is_planar(w)) return image;
-    memset(copy, 0, p->image_bytes);
+    memset(copy, 0, p->pieces.own_bytes);
     for (int64_t y = 0; y < w->in[0]; y++)
         for (int64_t x = 0; x < w->in[1]; x++) {
             int64_t at = x + w->padding[1];
@@ -154,8 +117,9 @@ static void forward_image(void *argument, int64_t image, int thread) {
     const ab_pass_args *args = n->args;
     (void)thread;
     const ab_window *w = &p->conv.window;
-    const float *in = planar(p, image_of(p, args, PIECE_SRC, image), thread_image(p, args->scratch));
-    float *out = result_of(p, args, image);
+    const float *in =
+        planar(p, ab_piece_read(&p->pieces, args, AB_PIECE_SRC, image), ab_piece_memory(&p->pieces, args));
+    float *out = ab_piece_target(&p->pieces, args, image);
     for (int64_t y = 0; y < w->out[0]; y++) {
         ab_narrow_row job = {.in = in + y * w->stride[0] * p->phase_width,
                              .weights = args->weights,
@@ -168,7 +132,7 @@ static void forward_image(void *argument, int64_t image, int thread) {
                              .room = (w->out[0] - y) * w->out[1] * p->conv.out_channels};
         ab_vec_conv_get()->row(&job);
     }
-    store_result(p, args, image, out);
+    ab_piece_store(&p->pieces, args, image, out);
 }
 
 static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {
@@ -189,9 +153,9 @@ static void data_image(void *argument, int64_t image, int thread) {
     (void)thread;
     const ab_window *w = &p->conv.window;
     int64_t channels = p->conv.out_channels, kernel_row = w->kernel[1] * channels * AB_NARROW;
-    const float *dout = image_of(p, args, PIECE_SRC, image);
-    float *sum = thread_image(p, args->scratch), *din = result_of(p, args, image);
-    memset(sum, 0, p->image_bytes);
+    const float *dout = ab_piece_read(&p->pieces, args, AB_PIECE_SRC, image);
+    float *sum = ab_piece_memory(&p->pieces, args), *din = ab_piece_target(&p->pieces, args, image);
+    memset(sum, 0, p->pieces.own_bytes);
     for (int64_t y = 0; y < w->out[0]; y++)
         for (int64_t k = 0; k < w->kernel[0]; k++) {
             int64_t row = y * w->stride[0] + k * w->dilation[0];
@@ -208,7 +172,7 @@ static void data_image(void *argument, int64_t image, int thread) {
         ab_vec_conv_get()->keep(din + y * w->in[1] * w->channels,
                                 sum + ((y + w->padding[0]) * p->padded_width + w->padding[1]) * AB_NARROW,
                                 w->in[1], w->channels, (w->in[0] - y) * w->in[1] * w->channels);
-    store_result(p, args, image, din);
+    ab_piece_store(&p->pieces, args, image, din);
 }
 
 static ab_status run_backward_data(ab_pass *base, const ab_pass_args *args) {
@@ -225,7 +189,7 @@ static const float *padded(const narrow *p, const float *image, float *copy) {
     const ab_window *w = &p->conv.window;
     int64_t row = w->in[1] * w->channels, wide = p->padded_width * w->channels;
     if (!has_padding(w)) return image;
-    memset(copy, 0, p->image_bytes);
+    memset(copy, 0, p->pieces.own_bytes);
     for (int64_t y = 0; y < w->in[0]; y++)
         memcpy(copy + (y + w->padding[0]) * wide + w->padding[1] * w->channels, image + y * row,
                (size_t)row * sizeof *copy);
@@ -234,7 +198,7 @@ static const float *padded(const narrow *p, const float *image, float *copy) {
 
 /* Partial weight gradients, stored after the threads' images. */
 static float *blocks_of(const narrow *p, const ab_pass_args *args) {
-    return (float *)args->scratch + (size_t)p->threads * (p->thread_bytes / sizeof(float));
+    return (float *)args->scratch + (size_t)p->threads * (p->pieces.thread_bytes / sizeof(float));
 }
 
 /* Sums of every image's dout, [image][AB_NARROW], stored after the blocks. */
@@ -244,10 +208,10 @@ static float *bias_sums_of(const narrow *p, const ab_pass_args *args) {
 
 static void weights_image(const narrow *p, const ab_pass_args *args, int64_t image, float *dweight) {
     const ab_window *w = &p->conv.window;
-    const float *dout = image_of(p, args, PIECE_DOUT, image);
+    const float *dout = ab_piece_read(&p->pieces, args, AB_PIECE_DOUT, image);
     int64_t wide = p->padded_width * w->channels;
-    ab_narrow_image job = {.in =
-                               padded(p, image_of(p, args, PIECE_SRC, image), thread_image(p, args->scratch)),
+    ab_narrow_image job = {.in = padded(p, ab_piece_read(&p->pieces, args, AB_PIECE_SRC, image),
+                                        ab_piece_memory(&p->pieces, args)),
                            .dout = dout,
                            .dweight = dweight,
                            .height = w->out[0],
@@ -304,7 +268,7 @@ static ab_status run_backward_weights(ab_pass *base, const ab_pass_args *args) {
     join_blocks(p, blocks_of(p, args), args->dst);
     if (args->dbias) join_bias(p, bias_sums_of(p, args), args->dbias);
     const ab_tensor *dout = args->stored ? args->stored->dout : NULL;
-    const int64_t n = p->conv.batch * p->piece[PIECE_DOUT];
+    const int64_t n = p->conv.batch * p->pieces.count[AB_PIECE_DOUT];
     /* this kernel multiplies padding: 0 * inf */
     if (has_padding(&p->conv.window) && args->nonfinite &&
         !ab_array_finite(dout ? dout->data : args->dout, dout ? dout->format : &ab_format_fp32, n))
@@ -338,28 +302,16 @@ static size_t image_bytes(const narrow *p, ab_pass_kind kind) {
     return ab_floats_bytes(floats[kind]);
 }
 
-/* Elements of an image of each tensor. */
-static void size_pieces(narrow *p, ab_pass_kind kind) {
-    const ab_window *w = &p->conv.window;
-    const int64_t in = w->in[0] * w->in[1] * w->channels, out = w->out[0] * w->out[1] * p->conv.out_channels;
-    const bool weights = kind == AB_PASS_BACKWARD_WEIGHTS;
-    p->piece[PIECE_SRC] = kind == AB_PASS_BACKWARD_DATA ? out : in;
-    p->piece[PIECE_DOUT] = weights ? out : 0;
-    p->piece[PIECE_DST] = weights ? 0 : in + out - p->piece[PIECE_SRC];
-    p->thread_bytes = p->image_bytes;
-    for (int i = 0; p->base.takes_stored && i < PIECES; i++) p->thread_bytes += ab_floats_bytes(p->piece[i]);
-}
-
-static void size_buffers(narrow *p, ab_pass_kind kind) {
+static void size_buffers(narrow *p, const ab_pass_spec *spec) {
+    const ab_pass_kind kind = spec->kind;
     const ab_window *w = &p->conv.window;
     size_t weights = ab_floats_bytes(taps_of(&p->conv) * AB_NARROW *
                                      (kind == AB_PASS_BACKWARD_DATA ? p->conv.out_channels : w->channels));
     p->padded_height = w->in[0] + 2 * w->padding[0];
     p->padded_width = w->in[1] + 2 * w->padding[1];
     p->phase_width = ab_div_up(p->padded_width, w->stride[1]);
-    p->image_bytes = image_bytes(p, kind);
-    size_pieces(p, kind);
-    p->base.scratch_bytes = (size_t)p->threads * p->thread_bytes;
+    p->pieces = ab_image_pieces_of(spec, image_bytes(p, kind));
+    p->base.scratch_bytes = (size_t)p->threads * p->pieces.thread_bytes;
     if (kind != AB_PASS_BACKWARD_WEIGHTS) {
         p->base.packed_bytes = weights;
         return;
@@ -394,7 +346,7 @@ ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass) {
     p->base.run = kinds[spec->kind].run;
     p->base.destroy = destroy;
     p->base.takes_stored = spec->stored;
-    size_buffers(p, spec->kind);
+    size_buffers(p, spec);
     if (!spec->sizes_only) set_offsets(p);
     ab_text_show(p->base.text, sizeof p->base.text, "narrow:%s", ab_isa_name(ab_isa_get()));
     *pass = &p->base;

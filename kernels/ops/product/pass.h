@@ -107,6 +107,14 @@ AB_MUST_CHECK ab_status ab_few_rows_amx_pass(const ab_pass_spec *spec, ab_pass *
  * NULL. Bits do not depend on the number of threads. */
 AB_MUST_CHECK ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass);
 
+/* Direct convolution to a multiple of 16 channels, from at least 16 values under a row of the kernel, of
+ * images whose rows have at least six results; stride 1 for backward data, no dilation, one group.
+ *
+ * Makes a pass for fp32 operands; leaves *pass NULL for other shapes and on CPUs without AVX2. Reads nothing
+ * outside an image, so infinities and NaNs go where IEEE arithmetic puts them. Bits depend neither on the
+ * number of threads nor on the vector width. */
+AB_MUST_CHECK ab_status ab_direct_pass(const ab_pass_spec *spec, ab_pass **pass);
+
 /* Convolutions of bf16 images with at most eight channels to at most sixteen on CPUs with AMX, for which the
  * library wastes tiles or calls them image by image: stride and dilation 1, one group. All three products;
  * otherwise leaves *pass NULL. Bits do not depend on the number of threads. */

@@ -33,6 +33,17 @@ static const conv_case cases[] = {
     {3, 9, 37, 6, 7, 3, 4, 1, 1, 1, 2, 1, 1, 1, true},
     {17, 6, 17, 8, 12, 2, 8, 1, 1, 0, 3, 1, 1, 1, true},
     {2, 7, 6, 8, 16, 3, 2, 1, 1, 2, 1, 1, 1, 1, false},
+    /* direct: pairs of vectors, rows that no tile divides, strides, edges above and beside an image, few
+       rows, kernel rows one after the other, no image under the first rows of results */
+    {3, 5, 17, 16, 32, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+    {10, 4, 7, 32, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, false},
+    {9, 7, 13, 16, 48, 3, 3, 2, 2, 1, 1, 1, 1, 1, true},
+    {2, 8, 12, 32, 64, 1, 1, 2, 2, 0, 0, 1, 1, 1, false},
+    {2, 10, 12, 6, 16, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
+    {2, 1, 9, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+    {1, 3, 9, 64, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, false},
+    {2, 3, 8, 16, 16, 3, 3, 2, 1, 3, 1, 1, 1, 1, true},
+    {1, 6, 9, 16, 32, 5, 5, 1, 2, 2, 2, 1, 1, 1, true},
     /* where implementations of oneDNN are wrong (library_defects.c) */
     {1, 9, 6, 33, 5, 3, 1, 1, 1, 0, 0, 2, 1, 1, true},
     {2, 8, 1, 16, 3, 3, 3, 1, 2, 1, 1, 1, 1, 1, true},
@@ -172,12 +183,14 @@ static void each_tensor_may_have_its_own_format(void **state) {
  * number of threads. */
 static void a_large_batch_gives_the_same_bits_on_any_number_of_lanes(void **state) {
     (void)state;
-    static const conv_case large = {8, 14, 15, 12, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, true};
+    static const conv_case shapes[] = {{8, 14, 15, 12, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+                                       {11, 12, 13, 16, 32, 3, 3, 1, 1, 1, 1, 1, 1, 1, true}};
     static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_bf16};
     static const ab_cpu_path paths[] = {AB_PATH_AUTO, AB_PATH_NATIVE};
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 8; k++) {
+        const conv_case large = shapes[k / 4];
         op_attrs attrs = attrs_of(&large);
-        op_formats format = {formats[k / 2], formats[k / 2], NULL};
+        op_formats format = {formats[k / 2 % 2], formats[k / 2 % 2], NULL};
         op_run r[3];
         bool ready = true;
         for (int i = 0; i < 3 && ready; i++) {
@@ -315,7 +328,7 @@ static void same_finiteness(const op_run *r, const char *what, const ab_tensor *
 /* An infinity in one pixel reaches exactly the outputs whose windows contain it. */
 static void infinities_stay_where_they_belong(void **state) {
     (void)state;
-    static const size_t which[] = {0, 3, 4, 6, 9, 10};
+    static const size_t which[] = {0, 3, 4, 6, 9, 10, 18, 20, 24, 26};
     for (size_t k = 0; k < AB_COUNT_OF(which); k++)
         for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
             const conv_case *c = &cases[which[k]];
@@ -342,7 +355,7 @@ static void infinities_stay_where_they_belong(void **state) {
 
 static void bits_depend_neither_on_the_lanes_nor_on_the_run(void **state) {
     (void)state;
-    static const size_t which[] = {0, 3, 4, 9, 12};
+    static const size_t which[] = {0, 3, 4, 9, 12, 18, 20, 24};
     static const int threads[] = {2, 2, 1, 3};
     for (size_t k = 0; k < AB_COUNT_OF(which); k++)
         for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
@@ -363,26 +376,28 @@ static void bits_depend_neither_on_the_lanes_nor_on_the_run(void **state) {
     assert_int_equal(ab_parallel_start(1), AB_OK);
 }
 
-/* The kernels for few channels compute the sums of a lane in one order at every vector width with FMA. */
-static void few_channels_give_the_same_bits_at_every_vector_width(void **state) {
+/* Our own kernels compute the sums of a lane in one order at every vector width with FMA. */
+static void own_kernels_give_the_same_bits_at_every_vector_width(void **state) {
     (void)state;
-    static const conv_case narrow[] = {{2, 32, 32, 1, 6, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
-                                       {2, 9, 23, 1, 7, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
-                                       {2, 14, 14, 6, 16, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
-                                       {2, 8, 50, 3, 8, 3, 5, 1, 2, 1, 2, 1, 1, 1, true}};
+    static const conv_case own[] = {{2, 32, 32, 1, 6, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
+                                    {2, 9, 23, 1, 7, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+                                    {2, 14, 14, 6, 16, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
+                                    {2, 8, 50, 3, 8, 3, 5, 1, 2, 1, 2, 1, 1, 1, true},
+                                    {3, 6, 17, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+                                    {3, 9, 11, 32, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, true}};
     static const ab_isa levels[] = {AB_ISA_AVX2, AB_ISA_AVX512};
-    for (size_t k = 0; k < AB_COUNT_OF(narrow) && ab_isa_best() >= AB_ISA_AVX512; k++) {
-        op_attrs attrs = attrs_of(&narrow[k]);
+    for (size_t k = 0; k < AB_COUNT_OF(own) && ab_isa_best() >= AB_ISA_AVX512; k++) {
+        op_attrs attrs = attrs_of(&own[k]);
         op_run r[2];
         for (int i = 0; i < 2; i++) {
             ab_exec exec = {.training = true, .path = AB_PATH_CONVERT};
             assert_int_equal(ab_isa_force(levels[i]), AB_OK);
-            open_case(&r[i], &narrow[k], &attrs, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec);
+            open_case(&r[i], &own[k], &attrs, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec);
             assert_int_equal(op_run_prepare(&r[i]), AB_OK);
             op_run_both(&r[i]);
         }
         op_run_same_results(&r[0], &r[1]);
-        expected e = expect(&narrow[k], &r[1]);
+        expected e = expect(&own[k], &r[1]);
         check_all(&r[1], &e);
         forget(&e);
         for (int i = 0; i < 2; i++) op_run_close(&r[i]);
@@ -427,7 +442,7 @@ int main(void) {
         cmocka_unit_test(the_bias_is_added_before_the_one_rounding),
         cmocka_unit_test(infinities_stay_where_they_belong),
         cmocka_unit_test(bits_depend_neither_on_the_lanes_nor_on_the_run),
-        cmocka_unit_test(few_channels_give_the_same_bits_at_every_vector_width),
+        cmocka_unit_test(own_kernels_give_the_same_bits_at_every_vector_width),
         cmocka_unit_test(shapes_are_checked_with_a_message),
         cmocka_unit_test(flops_count_two_per_multiply_add),
     };

@@ -1,0 +1,51 @@
+/* Images of tensors as stored; see image_pieces.h. */
+#include "kernels/ops/product/image_pieces.h"
+
+#include "kernels/ops/blocks.h"
+
+ab_image_pieces ab_image_pieces_of(const ab_pass_spec *spec, size_t own_bytes) {
+    const ab_window *w = &spec->conv.window;
+    const int64_t in = w->in[0] * w->in[1] * w->channels,
+                  out = w->out[0] * w->out[1] * spec->conv.out_channels;
+    const bool weights = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
+    ab_image_pieces pieces = {.own_bytes = own_bytes, .thread_bytes = own_bytes};
+    pieces.count[AB_PIECE_SRC] = spec->kind == AB_PASS_BACKWARD_DATA ? out : in;
+    pieces.count[AB_PIECE_DOUT] = weights ? out : 0;
+    pieces.count[AB_PIECE_DST] = weights ? 0 : in + out - pieces.count[AB_PIECE_SRC];
+    for (int i = 0; spec->stored && i < AB_PIECES; i++)
+        pieces.thread_bytes += ab_floats_bytes(pieces.count[i]);
+    return pieces;
+}
+
+float *ab_piece_memory(const ab_image_pieces *pieces, const ab_pass_args *args) {
+    return (float *)args->scratch + (size_t)ab_parallel_thread() * (pieces->thread_bytes / sizeof(float));
+}
+
+/* The calling thread's buffer for an image. */
+static float *buffer_of(const ab_image_pieces *pieces, const ab_pass_args *args, int piece) {
+    size_t at = pieces->own_bytes;
+    for (int i = 0; i < piece; i++) at += ab_floats_bytes(pieces->count[i]);
+    return ab_piece_memory(pieces, args) + at / sizeof(float);
+}
+
+const float *ab_piece_read(const ab_image_pieces *pieces, const ab_pass_args *args, int piece,
+                           int64_t image) {
+    const int64_t n = pieces->count[piece];
+    const bool src = piece == AB_PIECE_SRC;
+    if (!args->stored) return (const float *)(src ? args->src : args->dout) + image * n;
+    const ab_tensor *tensor = src ? args->stored->src : args->stored->dout;
+    return ab_read(tensor, image * n, n, buffer_of(pieces, args, piece));
+}
+
+float *ab_piece_target(const ab_image_pieces *pieces, const ab_pass_args *args, int64_t image) {
+    const int64_t at = image * pieces->count[AB_PIECE_DST];
+    if (!args->stored) return args->dst + at;
+    return ab_target(args->stored->dst, at, buffer_of(pieces, args, AB_PIECE_DST));
+}
+
+void ab_piece_store(const ab_image_pieces *pieces, const ab_pass_args *args, int64_t image,
+                    const float *result) {
+    const int64_t n = pieces->count[AB_PIECE_DST];
+    if (args->stored && !ab_is_f32(args->stored->dst))
+        ab_emit(args->stored->exec, args->stored->dst, image * n, result, n);
+}

@@ -8,6 +8,7 @@
 
 #include "bench/data/block.h"
 #include "bench/data/shape.h"
+#include "kernels/format/format.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -142,6 +143,13 @@ void ab_data_order_at(ab_data_order *order, int64_t step, int64_t *index);
  * ids. `mode` applies to images. */
 void ab_data_fill(const ab_data *data, ab_split split, ab_normalize mode, const int64_t *index, int64_t n,
                   void *samples, void *targets);
+
+/* The same for images, their values rounded once more to `half`, which has 16 bits: the bits of a cast. */
+void ab_data_fill_half(const ab_data *data, ab_split split, ab_normalize mode, const ab_format *half,
+                       const int64_t *index, int64_t n, uint16_t *samples, void *targets);
+
+/* Whether every sample is known to be finite in fp32 without being read: images are. */
+bool ab_data_is_finite(const ab_data *data, ab_normalize mode);
 
 AB_END_DECLS
 

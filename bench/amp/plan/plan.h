@@ -95,8 +95,10 @@ typedef struct ab_plan {
     ab_plan_node *node;
     ab_plan_param *param;
     int input, targets; /* tensors that the step loop itself accesses */
-    int logits;         /* class scores that are compared with the targets: input of net->scored or output of
-                           net->scores; AB_NONE: none */
+    int input_cast; /* the node that alone reads the input, through views at most, and casts it to 16 bits:
+                       who writes the input may write the cast's result instead; AB_NONE: none */
+    int logits;     /* class scores that are compared with the targets: input of net->scored or output of
+                       net->scores; AB_NONE: none */
     int losses, loss[AB_NET_LOSSES], loss_grad[AB_NET_LOSSES];
     int scalers, loss_id[AB_NET_LOSSES]; /* loss scalers and the scaler of each loss; 1: one backward pass for
                                             all losses */
@@ -122,7 +124,8 @@ AB_MUST_CHECK ab_status ab_plan_passes(ab_plan *plan);
 /* Called by ab_plan_create: decides which nodes are recomputed and sets the schedule positions. */
 AB_MUST_CHECK ab_status ab_plan_schedule(ab_plan *plan);
 
-/* Called by ab_plan_create before ab_plan_place: finds the casts that ops may pass by. */
+/* Called by ab_plan_create before ab_plan_place: finds the casts that ops, or who writes the input, may pass
+ * by. */
 AB_MUST_CHECK ab_status ab_plan_pass_casts(ab_plan *plan);
 
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without a backward

@@ -82,6 +82,19 @@ static void pass_output(const ab_plan *plan, const neighbours *of, ab_plan_node 
     }
 }
 
+/* The node that casts the input to 16 bits if nothing else reads it but views on the way there. */
+static int input_cast(const ab_plan *plan, const neighbours *of) {
+    int tensor = plan->input, n = of->reader[tensor];
+    while (n != AB_NONE && plan->node[n].kind == AB_NODE_OP && plan->node[n].inputs == 1 &&
+           plan->tensor[plan->node[n].out].shares == tensor && !is_looked_at(plan, plan->node[n].out)) {
+        tensor = plan->node[n].out;
+        n = of->reader[tensor];
+    }
+    const ab_plan_node *cast = cast_at(plan, n);
+    const ab_format *to = cast ? plan->tensor[cast->out].format : NULL;
+    return to && to->storage_bytes == 2 && !cast->recomputed && is_wide(plan, plan->input) ? n : AB_NONE;
+}
+
 ab_status ab_plan_pass_casts(ab_plan *plan) {
     int *numbers = calloc((size_t)plan->tensors * 3, sizeof *numbers);
     if (!numbers) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
@@ -89,6 +102,7 @@ ab_status ab_plan_pass_casts(ab_plan *plan) {
     bool recomputes = plan->scalers > 1; /* values and gradients of one pass are then read by another */
     for (int n = 0; n < plan->nodes; n++) recomputes = recomputes || plan->node[n].recomputed;
     find_neighbours(plan, &of);
+    plan->input_cast = recomputes ? AB_NONE : input_cast(plan, &of);
     for (int n = 0; n < plan->nodes && !recomputes; n++) {
         ab_plan_node *node = &plan->node[n];
         if (!mixes(plan, node)) continue;

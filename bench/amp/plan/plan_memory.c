@@ -75,6 +75,7 @@ static void lifetimes(ab_plan *plan) {
         if (node->recomputed) forward_lifetimes(plan, node, node->recompute_at);
         backward_lifetimes(plan, node, node->backward_at);
     }
+    if (plan->input_cast != AB_NONE) live_at(plan, plan->node[plan->input_cast].out, 0);
     /* the step loop reads these between the passes */
     live_at(plan, plan->logits, plan->nodes);
     for (int i = 0; i < plan->losses; i++) live_at(plan, plan->loss[i], plan->nodes);

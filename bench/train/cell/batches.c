@@ -16,6 +16,7 @@ ab_status ab_batches_init(ab_batches *b) {
     b->targets = host ? tensor[plan->targets].data : calloc(1, (size_t)plan->tensor[plan->targets].bytes);
     if (!b->index || (!host && (!b->samples || !b->targets))) return no_memory();
     if (!b->data) return AB_OK;
+    b->finite = !(b->faults & AB_FAULTS_OF_DATA) && ab_data_is_finite(b->data, b->normalize);
     return ab_data_order_create(&b->order, b->data->split[AB_SPLIT_TRAIN].count, plan->batch, b->shuffled,
                                 b->seed);
 }
@@ -52,22 +53,37 @@ void ab_batches_write(ab_batches *b, ab_split split, void *samples, void *target
     if (faults) ab_inject_data_fault(faults, data, b->seed, b->index, n, each, samples, targets);
 }
 
+bool ab_batches_are_counted(const ab_batches *b) {
+    return !b->finite || ab_always_on_compares_labels(b->stats, &b->data->shape);
+}
+
 ab_status ab_batches_count(ab_batches *b, int64_t step, const void *samples, const void *targets) {
-    return ab_always_on_batch(b->stats, &b->data->shape, step, b->index, samples, targets,
-                              b->memory->plan->batch, inputs_of_sample(b->data));
+    return ab_always_on_batch(b->stats, &b->data->shape, step, b->index,
+                              ab_batches_are_counted(b) ? samples : NULL, targets, b->memory->plan->batch,
+                              inputs_of_sample(b->data));
 }
 
-ab_status ab_batches_load_targets(ab_batches *b) {
-    if (b->faults & AB_FAULTS_OF_DATA) return ab_batches_load(b, AB_SPLIT_TRAIN);
-    ab_data_fill(b->data, AB_SPLIT_TRAIN, b->normalize, b->index, b->memory->plan->batch, NULL, b->targets);
-    if (b->memory->backend->host_memory) return AB_OK;
-    return ab_tensor_upload(&b->memory->tensor[b->memory->plan->targets], b->targets);
-}
-
-ab_status ab_batches_load(ab_batches *b, ab_split split) {
+static ab_status load(ab_batches *b, ab_split split) {
     const ab_plan *plan = b->memory->plan;
     ab_batches_write(b, split, b->samples, b->targets);
     if (b->memory->backend->host_memory) return AB_OK;
     AB_TRY(ab_tensor_upload(&b->memory->tensor[plan->input], b->samples));
     return ab_tensor_upload(&b->memory->tensor[plan->targets], b->targets);
+}
+
+ab_status ab_batches_load(ab_batches *b, ab_walk *walk, ab_split split, bool read) {
+    const ab_tensor *half = read || !b->finite ? NULL : ab_walk_cast_input(walk);
+    walk->input_is_cast = half != NULL;
+    if (!half) return load(b, split);
+    ab_data_fill_half(b->data, split, b->normalize, half->format, b->index, b->memory->plan->batch,
+                      half->data, b->targets);
+    return AB_OK;
+}
+
+ab_status ab_batches_load_targets(ab_batches *b, ab_walk *walk) {
+    walk->input_is_cast = false;
+    if (b->faults & AB_FAULTS_OF_DATA) return load(b, AB_SPLIT_TRAIN);
+    ab_data_fill(b->data, AB_SPLIT_TRAIN, b->normalize, b->index, b->memory->plan->batch, NULL, b->targets);
+    if (b->memory->backend->host_memory) return AB_OK;
+    return ab_tensor_upload(&b->memory->tensor[b->memory->plan->targets], b->targets);
 }

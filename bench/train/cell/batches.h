@@ -6,6 +6,7 @@
 #include "bench/data/data.h"
 #include "bench/train/memory/memory.h"
 #include "bench/train/observe/always_on_stats.h"
+#include "bench/train/pass/walk.h"
 
 AB_BEGIN_DECLS
 
@@ -18,6 +19,7 @@ typedef struct ab_batches {
     bool shuffled;
     uint64_t seed;
     ab_data_order order;
+    bool finite;    /* samples are known to be, without being read */
     int64_t *index; /* [batch]: samples of the current batch; owned */
     void *samples;  /* where the host writes a batch: the input tensors or */
     void *targets;  /* staging memory that is uploaded */
@@ -40,8 +42,13 @@ void ab_batches_choose_spread(ab_batches *batches, int64_t first, int64_t step);
 /* Writes the chosen samples, with the data faults if they are for training. */
 void ab_batches_write(ab_batches *batches, ab_split split, void *samples, void *targets);
 
-/* The same into `samples` and `targets` of the batches and the input tensors, on the host or the device. */
-AB_MUST_CHECK ab_status ab_batches_load(ab_batches *batches, ab_split split);
+/* The same into `samples` and `targets` of the batches and the input tensors, on the host or the device;
+ * unless somebody will `read` the samples in fp32, rounded to 16 bits where a walk does nothing else with
+ * them. */
+AB_MUST_CHECK ab_status ab_batches_load(ab_batches *batches, ab_walk *walk, ab_split split, bool read);
+
+/* Whether ab_batches_count reads the samples. */
+bool ab_batches_are_counted(const ab_batches *batches);
 
 /* Counts what was written of the chosen training samples in the always-on statistics of `step`. AB_NO_MEMORY.
  */
@@ -50,7 +57,7 @@ AB_MUST_CHECK ab_status ab_batches_count(ab_batches *batches, int64_t step, cons
 
 /* The chosen training samples' targets as ab_batches_load writes them; the input tensor is not
  * valid afterwards. */
-AB_MUST_CHECK ab_status ab_batches_load_targets(ab_batches *batches);
+AB_MUST_CHECK ab_status ab_batches_load_targets(ab_batches *batches, ab_walk *walk);
 
 AB_END_DECLS
 

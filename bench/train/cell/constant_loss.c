@@ -89,8 +89,9 @@ static bool runs(const search *s, int n) { return s->needed[s->plan->node[n].out
 /* Most losses need no samples, which take longer to write than targets. */
 static ab_status load(search *s, int64_t batch) {
     ab_batches_choose(&s->cell->batches, batch);
-    if (!s->needed[s->plan->input]) return ab_batches_load_targets(&s->cell->batches);
-    return ab_batches_load(&s->cell->batches, AB_SPLIT_TRAIN);
+    ab_cell *cell = s->cell;
+    if (!s->needed[s->plan->input]) return ab_batches_load_targets(&cell->batches, &cell->walk);
+    return ab_batches_load(&cell->batches, &cell->walk, AB_SPLIT_TRAIN, true);
 }
 
 static ab_status add_targets(search *s, part *p) {

@@ -51,7 +51,7 @@ typedef struct evaluation {
 /* Padding samples in the last batch are not scored. */
 static ab_status run_batch(const evaluation *e, int64_t first, int64_t n) {
     ab_batches_choose_range(e->batches, first, n);
-    AB_TRY(ab_batches_load(e->batches, e->split));
+    AB_TRY(ab_batches_load(e->batches, e->walk, e->split, false));
     return ab_forward(e->walk);
 }
 

@@ -104,7 +104,7 @@ static ab_status evaluate(shuffling *s, ab_split split, int64_t limit, ab_shuffl
     if (result->shuffles < 2) return AB_OK;
     for (int64_t b = 0; b < batches; b++) {
         ab_batches_choose_spread(&s->cell->batches, b, samples / batch);
-        AB_TRY(ab_batches_load(&s->cell->batches, split));
+        AB_TRY(ab_batches_load(&s->cell->batches, &s->cell->walk, split, true));
         AB_TRY(add_batch(s, result));
     }
     if (batches == 0) return AB_OK;

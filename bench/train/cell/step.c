@@ -185,7 +185,8 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     cell->walk.exec.step = (uint32_t)number;
     ab_batches_choose(&cell->batches, number);
     repeat_samples(cell);
-    AB_TRY(ab_batches_load(&cell->batches, AB_SPLIT_TRAIN));
+    const bool read = at->ranks > 1 || (noted && ab_batches_are_counted(&cell->batches));
+    AB_TRY(ab_batches_load(&cell->batches, &cell->walk, AB_SPLIT_TRAIN, read));
     ab_step_times_part(cell->walk.times, AB_TIMED_BATCH);
     if (noted)
         AB_TRY(ab_batches_count(&cell->batches, at->steps, cell->batches.samples, cell->batches.targets));

@@ -186,13 +186,16 @@ double ab_always_on_label_ratio(const ab_always_on_labels *l, bool control) {
     return met > 1 && all > 0 ? between / all * (n - 1) / (met - 1) : (double)NAN;
 }
 
+bool ab_always_on_compares_labels(const ab_always_on_stats *v, const ab_data_shape *shape) {
+    return classes_of(shape) > 0 && v->labels.seen < AB_ALWAYS_ON_SAMPLES && v->inputs.batches == 0;
+}
+
 ab_status ab_always_on_batch(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
                              const int64_t *index, const void *samples, const void *targets, int64_t n,
                              int64_t each) {
     count_classes(v, shape, step, targets, n, each);
-    if (!ab_data_ids_in(shape)) AB_TRY(count_inputs(v, step, index, samples, n, each));
-    if (v->labels.seen < AB_ALWAYS_ON_SAMPLES && v->inputs.batches == 0)
-        count_labels(v, shape, samples, targets, n, each);
+    if (samples && !ab_data_ids_in(shape)) AB_TRY(count_inputs(v, step, index, samples, n, each));
+    if (samples && ab_always_on_compares_labels(v, shape)) count_labels(v, shape, samples, targets, n, each);
     return AB_OK;
 }
 

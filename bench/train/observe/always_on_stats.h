@@ -107,10 +107,14 @@ void ab_always_on_clear(ab_always_on_stats *stats);
 
 /* Adds a batch of n samples as written by ab_data_fill, with `each` elements per sample; index[n]: their
  * numbers in the data set. Labels are used for
- * the first AB_ALWAYS_ON_SAMPLES samples, inputs for all. Errors: AB_NO_MEMORY. */
+ * the first AB_ALWAYS_ON_SAMPLES samples, inputs for all. samples NULL: they are finite, and
+ * ab_always_on_compares_labels is false. Errors: AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_always_on_batch(ab_always_on_stats *stats, const ab_data_shape *shape,
                                            int64_t step, const int64_t *index, const void *samples,
                                            const void *targets, int64_t n, int64_t each);
+
+/* Whether the next batch's samples are compared with their labels. */
+bool ab_always_on_compares_labels(const ab_always_on_stats *stats, const ab_data_shape *shape);
 
 /* Ends a step; `skipped`: without an update. */
 void ab_always_on_step_end(ab_always_on_stats *stats, int64_t step, bool skipped);

@@ -52,7 +52,8 @@ ab_status ab_forward_node(ab_walk *walk, int n) {
     const ab_plan *plan = walk->memory->plan;
     const ab_plan_node *node = &plan->node[n];
     const ab_net_op *op = ab_plan_node_op(plan, node);
-    const bool passed = node->passed_forward && ab_walk_passes_casts(walk);
+    const bool passed = (node->passed_forward && ab_walk_passes_casts(walk)) ||
+                        (walk->input_is_cast && n == plan->input_cast);
     if (!passed && !ab_walk_is_fused(walk, node->product)) /* else another op did it */
         AB_TRY(op ? op_forward(walk, n, op)
                   : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]));

@@ -183,6 +183,12 @@ bool ab_walk_passes_casts(const ab_walk *walk) {
            !o->follower;
 }
 
+ab_tensor *ab_walk_cast_input(const ab_walk *walk) {
+    const ab_plan *plan = walk->memory->plan;
+    if (plan->input_cast == AB_NONE || !ab_walk_passes_casts(walk)) return NULL;
+    return &walk->memory->tensor[plan->node[plan->input_cast].out];
+}
+
 ab_op_io *ab_walk_operands(const ab_walk *walk, int n, bool past, ab_op_io *copy) {
     if (!past) return &walk->io[n];
     const ab_plan_node *node = &walk->memory->plan->node[n];

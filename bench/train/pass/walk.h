@@ -22,6 +22,7 @@ typedef struct ab_walk {
     uint64_t casts_version;  /* params_version that the half copies were made from and shown of */
     uint64_t copies_version; /* params_version of half copies that the update made */
     bool runs_casts;         /* casts run that ops could pass by: somebody puts values in their place */
+    bool input_is_cast;      /* the batch was written as the result of plan->input_cast */
     ab_step_times *times;    /* borrowed; NULL: steps are not timed */
     /* Called in the backward pass when node `node` and its gradients are done; NULL: by nobody. */
     ab_status (*passed)(void *context, int node);
@@ -54,6 +55,10 @@ bool ab_walk_is_fused(const ab_walk *walk, int product);
 /* Whether ops now pass by the casts beside them (plan_casts.c): on the host, where nobody looks at the step.
  */
 bool ab_walk_passes_casts(const ab_walk *walk);
+
+/* The tensor that a batch may be written to in place of the network's input, as that does no more than be
+ * cast to it: NULL unless nobody looks at the step. Who does so sets input_is_cast. */
+ab_tensor *ab_walk_cast_input(const ab_walk *walk);
 
 /* Operands of node n; with `past`, in place of some of them the tensors behind casts, written to *copy.
  * Without it they are the walk's own, which a device that records calls may read later. */

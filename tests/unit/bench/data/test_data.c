@@ -3,6 +3,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/data.h"
 
+#include "kernels/core/parallel.h"
+#include "kernels/format/convert.h"
+
 #include <math.h>
 #include <omp.h>
 #include <stdarg.h>
@@ -518,6 +521,78 @@ static void channels_are_normalised_each_by_its_own_pair(void **state) {
     assert_non_null(strstr(ab_error_message(), "become 3x4, expected the net's input, 1x4"));
 }
 
+/* ---- 16 bits --------------------------------------------------------------------------------- */
+
+enum { SIDE = 31, WIDE = 34, IMAGES = 70, HALF_VALUES = IMAGES * WIDE * WIDE * 3 };
+static uint8_t many_pixels[IMAGES * SIDE * SIDE * 3], many_ids[IMAGES];
+
+/* Images of `channels` channels, in a border if they are padded. */
+static ab_data many_images(int64_t channels, bool padded) {
+    ab_data many = {
+        .shape = {.x = {.ndim = 3, .dim = {padded ? WIDE : SIDE, padded ? WIDE : SIDE, channels}}},
+        .height = padded ? WIDE : SIDE,
+        .width = padded ? WIDE : SIDE,
+        .channels = channels,
+        .stored_height = SIDE,
+        .stored_width = SIDE,
+        .mean = 0.2860405969887955,
+        .std = 0.3530242445149223,
+        .pixels = {.channels = (int)channels, .mean = {0.485, 0.456, 0.406}, .std = {0.229, 1e-6, 0.225}}};
+    many.split[AB_SPLIT_TEST] = (ab_images){.count = IMAGES, .pixel = many_pixels, .label = many_ids};
+    for (size_t i = 0; i < sizeof many_pixels; i++) many_pixels[i] = (uint8_t)(i * 2654435761u >> 13);
+    return many;
+}
+
+static void halves_are_the_bits_of_a_cast(void **state) {
+    (void)state;
+    static float values[HALF_VALUES];
+    static uint16_t expected[HALF_VALUES], found[HALF_VALUES];
+    static const ab_format *const halves[] = {&ab_format_fp16, &ab_format_bf16};
+    static const ab_normalize modes[] = {AB_NORMALIZE_NONE, AB_NORMALIZE_STANDARD, AB_NORMALIZE_GIVEN};
+    int64_t index[IMAGES];
+    int32_t ids[IMAGES], same_ids[IMAGES];
+    for (int i = 0; i < IMAGES; i++) index[i] = (i * 37 + 11) % IMAGES;
+    for (int k = 0; k < 24; k++) {
+        ab_data many = many_images(k % 2 ? 3 : 1, k / 2 % 2);
+        const ab_format *half = halves[k / 4 % 2];
+        many.pixels.zero_border = k / 4 % 2;
+        const int64_t n = IMAGES * many.height * many.width * many.channels;
+        ab_data_fill(&many, AB_SPLIT_TEST, modes[k / 8], index, IMAGES, values, ids);
+        ab_narrow(expected, half, values, n);
+        ab_data_fill_half(&many, AB_SPLIT_TEST, modes[k / 8], half, index, IMAGES, found, same_ids);
+        assert_memory_equal(found, expected, (size_t)n * sizeof *found);
+        assert_memory_equal(ids, same_ids, sizeof ids);
+    }
+}
+
+static void batches_do_not_depend_on_threads(void **state) {
+    (void)state;
+    static float one[HALF_VALUES], three[HALF_VALUES];
+    int64_t index[IMAGES];
+    int32_t ids[IMAGES];
+    const ab_data many = many_images(3, true);
+    for (int i = 0; i < IMAGES; i++) index[i] = IMAGES - 1 - i;
+    ab_data_fill(&many, AB_SPLIT_TEST, AB_NORMALIZE_UNIT, index, IMAGES, one, ids);
+    assert_int_equal(ab_parallel_start(3), AB_OK);
+    ab_data_fill(&many, AB_SPLIT_TEST, AB_NORMALIZE_UNIT, index, IMAGES, three, ids);
+    ab_parallel_stop();
+    assert_memory_equal(one, three, sizeof one);
+}
+
+static void images_are_finite_unless_their_spread_is_too_small(void **state) {
+    (void)state;
+    ab_data many = many_images(3, false);
+    assert_true(ab_data_is_finite(&many, AB_NORMALIZE_NONE));
+    assert_true(ab_data_is_finite(&many, AB_NORMALIZE_STANDARD));
+    assert_true(ab_data_is_finite(&many, AB_NORMALIZE_GIVEN));
+    many.pixels.std[2] = 1e-40;
+    assert_false(ab_data_is_finite(&many, AB_NORMALIZE_GIVEN));
+    many.std = 1e-40;
+    assert_false(ab_data_is_finite(&many, AB_NORMALIZE_STANDARD));
+    many.stored_height = 0; /* numbers, not images */
+    assert_false(ab_data_is_finite(&many, AB_NORMALIZE_NONE));
+}
+
 static void other_preprocessing_is_refused(void **state) {
     (void)state;
     static const char *const means[] = {"0.5/0",  "/1",    "0.5/",  "0.5/0.1,", "a/b",
@@ -795,6 +870,9 @@ int main(void) {
         IN_FOLDER(modes_scale_each_pixel_once),
         IN_FOLDER(stated_means_and_borders_are_those_of_torchvision),
         cmocka_unit_test(channels_are_normalised_each_by_its_own_pair),
+        cmocka_unit_test(halves_are_the_bits_of_a_cast),
+        cmocka_unit_test(batches_do_not_depend_on_threads),
+        cmocka_unit_test(images_are_finite_unless_their_spread_is_too_small),
         cmocka_unit_test(other_preprocessing_is_refused),
         cmocka_unit_test(modes_are_found_by_name),
         cmocka_unit_test(file_order_drops_the_rest_of_an_epoch),

@@ -147,6 +147,80 @@ static void steps_that_pass_casts_by_give_the_bits_of_steps_that_run_them(void *
     ab_net_free(net);
 }
 
+/* ---- batches ---------------------------------------------------------------------------------- */
+
+/* Layers that read the images, and what they are the first of. */
+static const char *const first_layers[] = {
+    "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"fc1\", \"op\": \"linear\", \"out_features\": "
+    "24}, {\"name\": \"relu1\", \"op\": \"relu\"}, ",
+    "{\"name\": \"conv\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3}, {\"name\": \"flat\", "
+    "\"op\": "
+    "\"flatten\"}, "};
+
+static ab_net *net_from(const char *first) {
+    char text[1024];
+    ab_net *net;
+    snprintf(text, sizeof text,
+             "{\"format\": \"ampbench-net-1\", \"name\": \"tiny\", \"input\": {\"height\": 8, \"width\": 8, "
+             "\"channels\": 1}, \"ops\": [%s{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, "
+             "{\"name\": \"loss\", \"op\": \"cross_entropy\"}]}",
+             first);
+    if (ab_net_parse(text, strlen(text), "tiny.json", &net) != AB_OK) fail_msg("%s", ab_error_message());
+    return net;
+}
+
+/* Whether the fp32 input tensor holds images after a step and an evaluation. */
+static bool writes_input(const ab_cell_config *config, ab_observer *observer) {
+    float values[BATCH * VALUES];
+    ab_step_result result;
+    ab_eval_result score;
+    ab_shape shape;
+    ab_cell *cell = NULL;
+    bool any = false;
+    if (ab_cell_create(config, &cell) != AB_OK) fail_msg("%s", ab_error_message());
+    assert_int_equal(ab_cell_step(cell, observer, &result), AB_OK);
+    if (!observer) assert_int_equal(ab_cell_evaluate(cell, AB_SPLIT_TEST, 0, &score), AB_OK);
+    assert_int_equal(ab_cell_read(cell, "input", &shape, values), AB_OK);
+    for (int i = 0; i < BATCH * VALUES; i++) any = any || values[i] != 0;
+    ab_cell_destroy(cell);
+    return any;
+}
+
+static void images_that_are_only_cast_are_written_in_half(void **state) {
+    (void)state;
+    static const char *const levels[] = {"O0", "O1", "O2", "O3"};
+    static course looked_at, alone;
+    for (int k = 0; k < 16; k++) {
+        ab_observer observer = {.see = look};
+        ab_net *net = net_from(first_layers[k % 2]);
+        const bool half = k / 4 > 0;
+        const ab_cell_config config =
+            config_of(net, levels[k / 4], k / 2 % 2 ? &ab_format_bf16 : &ab_format_fp16);
+        assert_true(writes_input(&config, &observer));
+        assert_int_equal(writes_input(&config, NULL), !half);
+        run_course(&config, 1, &looked_at);
+        run_course(&config, 0, &alone);
+        assert_true(looked_at.loss[0] != looked_at.loss[RUN - 1] && same(&looked_at, &alone));
+        ab_net_free(net);
+    }
+}
+
+/* An input that is not finite in fp32, or whose statistics are still taken, is read as it is. */
+static void images_that_somebody_reads_are_written_in_fp32(void **state) {
+    (void)state;
+    ab_net *net = net_from(first_layers[0]);
+    ab_cell_config config = config_of(net, "O2", &ab_format_fp16);
+    ab_data read = data;
+    config.data = &read;
+    assert_false(writes_input(&config, NULL));
+    read.std = 1e-45;
+    assert_true(writes_input(&config, NULL));
+    read.std = data.std;
+    config.recipe.faults = AB_FAULT_shuffled_labels;
+    assert_true(writes_input(&config, NULL));
+    ab_net_free(net);
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static const ab_plan_node *node_at(const ab_plan *plan, const char *name) {
@@ -210,6 +284,8 @@ static void plans_without_casts_pass_none_by(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_that_pass_casts_by_give_the_bits_of_steps_that_run_them),
+        cmocka_unit_test(images_that_are_only_cast_are_written_in_half),
+        cmocka_unit_test(images_that_somebody_reads_are_written_in_fp32),
         cmocka_unit_test(plans_name_the_tensors_behind_casts),
         cmocka_unit_test(plans_without_casts_pass_none_by),
     };

@@ -81,3 +81,32 @@ double ab_layers_growth(const cJSON *cell, int *place) {
     }
     return outputs > 1 ? most / first : (double)NAN;
 }
+
+/* The gradient of a layer's output in the first step that shows it (root mean square); NAN: not shown. */
+static double first_gradient(const cJSON *cell, const char *layer) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "kind", ""), "activation_gradient") == 0 &&
+            strcmp(ab_json_text(tensor, "layer", ""), layer) == 0)
+            return first_rms(tensor);
+    }
+    return (double)NAN;
+}
+
+ab_back ab_layers_back(const cJSON *cell) {
+    ab_back back = {.growth = (double)NAN, .early = "", .late = ""};
+    const cJSON *output;
+    const char *largest_layer = "";
+    double largest = 0;
+    cJSON_ArrayForEach(output, ab_json_at(cell, "probes.activations")) {
+        const char *layer = ab_json_text(output, "layer", "");
+        const double size = first_gradient(cell, layer);
+        if (!(size > 0)) continue;
+        if (largest > 0 && !(back.growth >= largest / size))
+            back = (ab_back){.growth = largest / size, .early = largest_layer, .late = layer};
+        if (!(size > largest)) continue;
+        largest = size;
+        largest_layer = layer;
+    }
+    return back;
+}

@@ -21,6 +21,15 @@ ab_front ab_layers_front(const cJSON *cell);
  */
 double ab_layers_growth(const cJSON *cell, int *place);
 
+/* By how much gradients grow on their way back through the layers, at most: that of the output of one that
+ * runs early over that of one that runs later (root mean squares of values that are not 0), in the first
+ * steps that show layers. NAN: fewer than two gradients were shown. */
+typedef struct ab_back {
+    double growth;
+    const char *early, *late; /* borrowed */
+} ab_back;
+ab_back ab_layers_back(const cJSON *cell);
+
 AB_END_DECLS
 
 #endif

@@ -52,29 +52,55 @@ static bool leaves_fp32(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
-/* Of a loop that has learned nothing: its first predictions are far from any that the targets could ask for.
- * What its layers show may be of later steps, which the rate has spoilt: the largest output says where, not
- * whether. */
-static bool shows(const ab_case *c, ab_verdict *verdict) {
-    const cJSON *cell = c->facts.baseline ? c->facts.baseline : c->facts.cell;
-    const ab_stated first = ab_stated_of(&c->facts, "first_prediction");
-    int place = -1;
-    if (!ab_is_loop(&c->facts) || !(c->unlearned || c->idle) || !(first.last > c->facts.limits->exploding))
-        return false;
-    const double growth = ab_layers_growth(cell, &place);
-    const cJSON *output = cJSON_GetArrayItem(ab_json_at(cell, "probes.activations"), place);
+static const cJSON *reference(const ab_case *c) {
+    return c->facts.baseline ? c->facts.baseline : c->facts.cell;
+}
+
+static void say_first(const ab_stated *first, ab_verdict *verdict) {
     ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
-    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(output, "layer", first.place));
     ab_verdict_add_evidence(verdict,
                             "the predictions of the first step at %s are %.3g times as large as their "
                             "targets, or cost that much more than constant ones",
-                            ab_text_brief(first.place, 60), first.last);
-    ab_verdict_point_document(verdict, "/probe/facts/%d", first.index);
+                            ab_text_brief(first->place, 60), first->last);
+    ab_verdict_point_document(verdict, "/probe/facts/%d", first->index);
+}
+
+/* Of a loop that has learned nothing: its first predictions are far from any that the targets could ask for.
+ * What its layers show may be of later steps, which the rate has spoilt: the largest output says where, not
+ * whether. */
+static bool far_off(const ab_case *c, const ab_stated *first, ab_verdict *verdict) {
+    int place = -1;
+    if (!(c->unlearned || c->idle) || !(first->last > c->facts.limits->exploding)) return false;
+    const double growth = ab_layers_growth(reference(c), &place);
+    const cJSON *output = cJSON_GetArrayItem(ab_json_at(reference(c), "probes.activations"), place);
+    say_first(first, verdict);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(output, "layer", first->place));
     if (isfinite(growth))
         ab_verdict_add_evidence(
             verdict, "the largest output, that of %s, is %.3g times that of the layer that runs first",
             ab_text_brief(verdict->layer, 60), growth);
     return true;
+}
+
+/* Saturating functions bound what each layer hands on; the gradients that come back show what the weights do
+ * (chaotic initialisation: Poole et al. 2016, Schoenholz et al. 2017). */
+static bool grows_back(const ab_case *c, const ab_stated *first, ab_verdict *verdict) {
+    const ab_back back = ab_layers_back(reference(c));
+    if (!(first->last > c->facts.limits->far_above) || !(back.growth > c->facts.limits->exploding))
+        return false;
+    say_first(first, verdict);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, back.early);
+    ab_verdict_add_evidence(verdict,
+                            "the gradient of the output of %s is %.3g times that of %s, which runs later: it "
+                            "grows from layer to layer on its way back",
+                            ab_text_brief(verdict->layer, 60), back.growth, ab_text_brief(back.late, 60));
+    ab_verdict_point(&c->facts, verdict, "/probes/tensors");
+    return true;
+}
+
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated first = ab_stated_of(&c->facts, "first_prediction");
+    return ab_is_loop(&c->facts) && (far_off(c, &first, verdict) || grows_back(c, &first, verdict));
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {

@@ -36,6 +36,7 @@ typedef struct loop {
     bool silent;           /* the outputs of a layer act are all 0 */
     bool has_front;        /* a layer in runs before fc, and its gradients are `front` times those of fc */
     double front;
+    double back;      /* the gradients of the outputs of in are this times those of fc; 0: none are shown */
     bool listed_last; /* it is the last one of the parameters */
     const char *fact; /* stated once at step 3 */
     const char *place;
@@ -151,15 +152,16 @@ static double loss_at(const loop *l, int i) {
 
 static int32_t front_id;
 
-static void show_layer(ampprobe *p, const char *name, float size) {
+static void show_output(ampprobe *p, const char *name, float size, int32_t role) {
     float values[VALUES];
     for (int i = 0; i < VALUES; i++) values[i] = size * (float)(i + 1) / VALUES;
-    ampprobe_tensor t = {.role = AMPPROBE_ACTIVATION,
-                         .data = values,
-                         .count = VALUES,
-                         .stride = 1,
-                         .storage_bytes = sizeof values};
+    ampprobe_tensor t = {
+        .role = role, .data = values, .count = VALUES, .stride = 1, .storage_bytes = sizeof values};
     assert_int_equal(ampprobe_see_named(p, name, &t), AMPPROBE_OK);
+}
+
+static void show_layer(ampprobe *p, const char *name, float size) {
+    show_output(p, name, size, AMPPROBE_ACTIVATION);
 }
 
 static void show_front(ampprobe *p, const loop *l, double scale) {
@@ -168,6 +170,9 @@ static void show_front(ampprobe *p, const loop *l, double scale) {
     show_gradient(p, front_id, &other, scale, false);
     show_layer(p, "in", 1);
     show_layer(p, "fc", 1);
+    if (l->back <= 0) return;
+    show_output(p, "in", (float)l->back, AMPPROBE_ACTIVATION_GRADIENT);
+    show_output(p, "fc", 1, AMPPROBE_ACTIVATION_GRADIENT);
 }
 
 static void state_costs(ampprobe *p, const loop *l, int i) {
@@ -614,6 +619,24 @@ static void first_predictions_that_are_far_off_explode(void **state) {
     expect_no(l, "exploding_signal");
 }
 
+/* Though outputs are bounded and the loss falls. */
+static void gradients_that_grow_on_their_way_back_explode(void **state) {
+    (void)state;
+    loop l = {.config = fp32,
+              .no_scaler = true,
+              .gradient = 1,
+              .first_cost = 9,
+              .has_front = true,
+              .front = 1,
+              .back = 120};
+    expect(l, "exploding_signal", "in");
+    l.back = 5; /* of sound initial weights they grow little */
+    expect_no(l, "exploding_signal");
+    l.back = 120;
+    l.first_cost = 1.2; /* and first predictions cost what constant ones do */
+    expect_no(l, "exploding_signal");
+}
+
 static void gradients_that_do_not_reach_the_layer_that_runs_first_vanish(void **state) {
     (void)state;
     vanishes(false);
@@ -947,6 +970,7 @@ int main(void) {
         cmocka_unit_test(a_rate_that_is_gone_before_the_run_is),
         cmocka_unit_test(a_rate_that_rises_again_until_the_end_and_the_loss_with_it),
         cmocka_unit_test(first_predictions_that_are_far_off_explode),
+        cmocka_unit_test(gradients_that_grow_on_their_way_back_explode),
         cmocka_unit_test(a_layer_that_is_always_zero_lets_nothing_through),
         cmocka_unit_test(gradients_that_do_not_reach_the_layer_that_runs_first_vanish),
         cmocka_unit_test(a_scaler_that_is_made_anew_is_told_by_a_scale_that_rises_after_a_skipped_step),

@@ -374,6 +374,28 @@ static void test_swallowed_updates_are_a_column(void **state) {
     cJSON_Delete(document);
 }
 
+/* Of a training loop of the user's own: of every optimizer and every group of parameters. */
+static void test_learning_rates_of_a_loop_are_a_line(void **state) {
+    (void)state;
+    cJSON *document = ab_test_fixture("tiny");
+    char *table = ab_test_report(document, "table", 0);
+    assert_null(strstr(table, "learning rates"));
+    free(table);
+    cJSON *probe = cJSON_Parse(
+        "{\"groups\":[{\"lr_first\":0.5,\"lr_last\":0.05},{\"lr_first\":null,\"lr_last\":null},"
+        "{\"lr_first\":0.001,\"lr_last\":0.001}],\"facts\":["
+        "{\"name\":\"base_learning_rate\",\"place\":\"param_groups[0]\",\"first\":0.5,\"last\":0.5},"
+        "{\"name\":\"learning_rate\",\"place\":\"param_groups[1]\",\"first\":0.25,\"last\":0.025}]}");
+    assert_non_null(probe);
+    cJSON_DeleteItemFromObject(document, "probe");
+    cJSON_AddItemToObject(document, "probe", probe);
+    table = ab_test_report(document, "table", 0);
+    assert_non_null(
+        strstr(table, "learning rates: 0.5 to 0.05; optimizer 2 0.001; param_groups[1] 0.25 to 0.025\n"));
+    free(table);
+    cJSON_Delete(document);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_follows_from_the_raw_record),
@@ -391,6 +413,7 @@ int main(void) {
         cmocka_unit_test(test_strings_are_cleaned_cut_and_measured),
         cmocka_unit_test(test_numbers_have_a_fixed_look),
         cmocka_unit_test(test_swallowed_updates_are_a_column),
+        cmocka_unit_test(test_learning_rates_of_a_loop_are_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,19 +24,8 @@ from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.transformer import TransformerConfig
-from torch.overrides import TorchFunctionMode
+from on_cpu import OnCpu
 from test_record import exponents
-
-class OnCpu(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
-        if function is torch.Tensor.type and len(args) == 1 and not kwargs:
-            return function(*args).replace("torch.", "torch.cuda.")
-        if str(kwargs.get("device", "")).startswith("cuda"):
-            kwargs["device"] = "cpu"
-        if str in map(type, args):
-            args = tuple("cpu" if type(a) is str and a == "cuda" else a for a in args)
-        return function(*args, **kwargs)
 
 def train(probed, half, shards):
     torch.manual_seed(0)

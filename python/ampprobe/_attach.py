@@ -46,14 +46,10 @@ def _as_list(value: Any) -> list:
 
 def plain_optimizer(optimizer: Any) -> Any:
     """The optimizer itself, out of accelerate's or Lightning's wrapper; a framework's own in its adapter."""
-    for _ in range(8):
+    for optimizer in _patches.unwrapped(optimizer):
         adapter = adapter_of(optimizer)
         if adapter is not None:
             return adapter
-        inner = getattr(optimizer, "optimizer", None)
-        if inner is None or not hasattr(inner, "param_groups"):
-            break
-        optimizer = inner
     return optimizer
 
 
@@ -105,9 +101,7 @@ def _config(models: Sequence, optimizers: Sequence, scaler: Any, options: dict) 
         "rank": rank,
         "world": world,
         **_describe.framework(),
-        "groups": [
-            _describe.optimizer_facts(o.plain() if isinstance(o, Framework) else o) for o in optimizers
-        ],
+        "groups": [_describe.group_facts(optimizer) for optimizer in optimizers],
         "about": {
             "modules": {key: kind for model in models for key, kind in _describe.module_tree(model).items()},
             **{o.name: o.version() for o in optimizers if isinstance(o, Framework)},

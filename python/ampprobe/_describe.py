@@ -6,6 +6,7 @@ import platform
 import sys
 from typing import Any, Iterable, Optional
 
+from ._frameworks import Framework
 from ._layers import clean_name
 
 _OPTIMIZERS = {
@@ -43,8 +44,17 @@ def parameters_of(optimizer: Any) -> list:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def optimizer_facts(optimizer: Any) -> dict:
-    """One of the record's groups: kind and numbers of the first parameter group."""
+def group_facts(optimizer: Any, since: int = 0) -> dict:
+    """One of the record's groups: kind and numbers of an optimizer, or of that in an adapter, and the step at
+    which it came; nothing of one that is gone."""
+    plain = optimizer.plain() if isinstance(optimizer, Framework) else optimizer
+    if plain is None:
+        return {}
+    return {**_optimizer_facts(plain), **({"since": since} if since else {})}
+
+
+def _optimizer_facts(optimizer: Any) -> dict:
+    """Kind of an optimizer and numbers of its first parameter group."""
     first = dict(optimizer.param_groups[0]) if optimizer.param_groups else {}
     first.pop("params", None)
     kind = type(optimizer).__name__

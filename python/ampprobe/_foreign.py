@@ -35,6 +35,10 @@ class ForeignGroup(Group):
         self.table = _abi.gradient_table(self.ids)
         _patches.watch_parameters(self, found)
 
+    def told(self) -> Any:
+        """The adapter."""
+        return self.adapter
+
     def _gather(self) -> list:
         keep = []
         for index, (_, gradient) in enumerate(self.adapter.rows()):

@@ -200,6 +200,10 @@ class Group:
 
         return hook
 
+    def told(self) -> Any:
+        """What the record's kind and numbers are of: the optimizer, or the adapter of a framework's."""
+        return self.optimizer()
+
     def loss_divisor(self) -> float:
         """The loss that is differentiated is this many times the loss, where no GradScaler scaled it."""
         return 1.0
@@ -562,7 +566,7 @@ class Group:
             flags |= _abi.SCHEDULE_ON_SKIP
             self.schedule_moved = False
         named = self.index == 0 and probe.look.on and probe.look.ends(self)
-        if probe.layers.handles and self.index == 0 and probe.end_layers():
+        if probe.layers.on and self.index == 0 and probe.end_layers():
             flags |= _abi.LAYERS_SHOWN
             if not named:
                 probe.tell_first(self, loss)

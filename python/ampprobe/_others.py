@@ -13,7 +13,6 @@ import weakref
 from typing import Any, Optional
 
 from . import _abi, _describe, _patches
-from ._frameworks import Framework
 from ._group import Group, guarded
 
 MOST_GROUPS = 16  # of the library
@@ -213,13 +212,7 @@ class Others:
     # -- what is said --------------------------------------------------------------------------------
 
     def _tell_groups(self) -> None:
-        facts = []
-        for group in self.probe.groups:
-            optimizer = group.optimizer()
-            facts.append(
-                {} if optimizer is None or isinstance(getattr(group, "adapter", None), Framework)
-                else {**_describe.optimizer_facts(optimizer), "since": group.since}
-            )
+        facts = [_describe.group_facts(group.told(), group.since) for group in self.probe.groups]
         self.probe.record.set("groups", facts)
 
     def _say(self, text: str) -> None:

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
 _lock = threading.RLock()
 _probes: tuple = ()  # open probes; replaced and never changed, so that a call of one may open another
@@ -23,28 +23,35 @@ _by_parameter: dict[int, Any] = {}  # id of a parameter -> group
 _quiet: Any = None  # the only probe's Quiet, while its steps are
 _made: list["_Patch"] = []
 _AS_IT_IS = contextlib.nullcontext()
+_MOST_WRAPPERS = 8  # round an optimizer
 _patched: set = set()  # classes and names of methods
+
+
+def unwrapped(optimizer: Any) -> Iterator[Any]:
+    """An optimizer and, where it is accelerate's or Lightning's wrapper, those inside, the plain one last."""
+    for _ in range(_MOST_WRAPPERS):
+        yield optimizer
+        optimizer = getattr(optimizer, "optimizer", None)
+        if not hasattr(optimizer, "param_groups"):
+            break
 
 
 def group_of(optimizer: Any) -> Any:
     """The group that watches this optimizer, or None."""
-    entry = _by_optimizer.get(id(optimizer))
-    if entry is not None and entry[0]() is optimizer:
-        return entry[1]
-    inner = getattr(optimizer, "optimizer", None)  # accelerate's and Lightning's wrappers
-    return group_of(inner) if inner is not None and inner is not optimizer else None
+    for one in unwrapped(optimizer):
+        entry = _by_optimizer.get(id(one))
+        if entry is not None and entry[0]() is one:
+            return entry[1]
+    return None
 
 
 def _group_for_scaler(optimizer: Any) -> Any:
     """The same of an optimizer that a scaler is about to unscale or step: one that came later is followed."""
     group = group_of(optimizer)
     if group is None and optimizer is not None:
-        for _ in range(8):
-            if not hasattr(getattr(optimizer, "optimizer", None), "param_groups"):
-                break
-            optimizer = optimizer.optimizer
+        *_, plain = unwrapped(optimizer)
         for probe in _probes:
-            group = probe.comes(optimizer) or group
+            group = probe.comes(plain) or group
     return group
 
 

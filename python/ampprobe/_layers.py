@@ -7,6 +7,7 @@ in-place operations. What a hook does never raises and never returns a value.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from time import perf_counter
@@ -105,17 +106,20 @@ class Layers:
         self._tables: list = []  # of one entry, that are free: autograd's threads show gradients at once
         self._lock = threading.Lock()
         self._steps = 0
+        self.shadow = False  # the step runs beside the training (_replay)
+        self._shown = False  # by such a run, before the step itself
+        self.unheard = False  # no hook fired in a step where they stood: what runs is compiled
 
     @property
     def on(self) -> bool:
-        """Whether hooks stand."""
-        return bool(self.handles)
+        """Whether hooks stand, or have seen this step."""
+        return bool(self.handles) or self._shown
 
-    def begin(self, models: list) -> bool:
-        """Puts the hooks on for one step; False: not on compiled models."""
+    def begin(self, models: list, compiled: bool = False) -> bool:
+        """Puts the hooks on for one step; False: not on compiled models, unless that is meant."""
         torch = sys.modules["torch"]
         modules = [list(model.named_modules()) for model in models]
-        if any(map(is_compiled, modules)):
+        if not compiled and any(map(is_compiled, modules)):
             return False
         self.end()
         self.fired.clear()
@@ -132,17 +136,33 @@ class Layers:
 
     def end(self) -> bool:
         """Takes the hooks off; whether any layer was seen."""
-        if not self.handles:
+        if not self.on:
             return False
-        for handle in self.handles:
-            handle.remove()
-        self.handles = []
+        self._leave()
+        self._shown = False
         seen = bool(self.fired)
+        self.unheard = self.unheard or not self.order
         if seen:
             self.ever.update(self.fired)
             self.probe.untrained.ran(list(self.order.values()))
             self._steps += 1
         return seen
+
+    def _leave(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+
+    @contextlib.contextmanager
+    def beside(self, models: list) -> Iterator[None]:
+        """The body runs the step that comes, compiled or not, for the hooks; they are gone when the training
+        does, and end() says what they saw."""
+        self.shadow = self.begin(models, compiled=True)
+        try:
+            yield
+        finally:
+            self._leave()
+            self.shadow, self._shown = False, bool(self.fired)
 
     def silent(self) -> list[str]:
         """Layers that have not fired in any probed step."""

@@ -247,8 +247,8 @@ class Probe:
     def saw_grad(self, outputs: Any) -> None:
         """torch.autograd.grad is about to run for gradients of parameters. In a step without a backward pass
         it is the one."""
-        if self.quiet.on:
-            return  # a loop that calls backward
+        if self.quiet.on or self.layers.shadow:
+            return  # a loop that calls backward; a run beside it
         self._leave_dropped()
         if self.never is not None:
             self.never.ran()
@@ -362,8 +362,13 @@ class Probe:
         if not self.layers.begin(models):
             self.note(
                 "the model is compiled: layers are not shown, as an eager step would change training "
-                "(probe.step(closure) shows them)"
+                "(inside probe.step(closure) they are, from a run of the step beside it)"
             )
+
+    def layers_wait(self) -> bool:
+        """Whether this step should show layers and cannot, as an eager step would change the training."""
+        wanted = self.groups[0].plan & _abi.PLAN_LAYERS and self._options.get("layers") is not False
+        return bool(wanted) and (self.layers.unheard or not self.layers.on)
 
     def end_layers(self) -> bool:
         """The step is over: the hooks go. Whether layers were seen."""
@@ -407,6 +412,11 @@ class Probe:
             if hooks:
                 self.layers.begin(self.living_models())
             self.record.spent(perf_counter() - started)
+
+    def next_scale(self) -> float:
+        """The loss scale of the step that comes, as far as its scaler is known."""
+        known = [scaler for scaler in (reference() for reference in self._scalers) if scaler is not None]
+        return scale_of(known[0]) if known and known[0].is_enabled() else 1.0
 
     def reference_due(self, step: int) -> bool:
         """Whether gradients are compared with fp32 ones at this step."""

@@ -3,6 +3,7 @@
     with probe.step(lambda: loss_fn(model(inputs), labels)):
         ... the step as it was ...
 
+Of a compiled model, a step that should show layers is run before it is made, eagerly, with hooks on them.
 After a step whose gradients overflowed, it is run again with every operation looked at: the first one that
 made a non-finite value from finite ones is named, with what it gives in double precision. Every
 `reference_every` steps, gradients are computed once more with autocast off, and compared element by element.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+from time import perf_counter
 from typing import Any, Callable, Iterator, Optional
 
 from . import _layers, _origin
@@ -212,6 +214,15 @@ def _gradients(models: list, closure: Callable, scale: float) -> dict:
     return {_layers.clean_name(name): g for name, g in found if g is not None and not g.is_sparse}
 
 
+def show_layers(probe: Any, models: list, start: _State, closure: Callable, torch: Any) -> None:
+    """Runs the step that comes, without the compiler, for the hooks on its layers."""
+    started, before = perf_counter(), probe.spent
+    with _undone(models, start, torch), torch.compiler.set_stance("force_eager"):
+        with probe.layers.beside(models):
+            _grad(models, closure() * probe.next_scale(), torch)
+    probe.spent = before + perf_counter() - started
+
+
 def compare(half: dict, reference: dict, scale: float) -> list[dict]:
     """Gradients at the scale beside fp32 ones: relative error, cosine, zeros that fp32 has not."""
     rows = []
@@ -284,6 +295,8 @@ class Step:
                 self.start = _State(self.models, sys.modules["torch"])
                 self.number = self.probe.groups[0].step
                 self.probe.runs_again = self.probe.world == 1
+                if self.probe.runs_again and self.probe.layers_wait():
+                    self._show_layers()
         except Exception as error:
             self.probe.fail(error)
         return self
@@ -295,10 +308,17 @@ class Step:
         try:
             self._look()
         except Exception as error:
-            self.probe.note(
-                f"step {self.number} could not be run again: "
-                + f"{type(error).__name__}: {error}".split("\n", 1)[0]
-            )
+            self._could_not(error)
+
+    def _show_layers(self) -> None:
+        try:
+            show_layers(self.probe, self.models, self.start, self.closure, sys.modules["torch"])
+        except Exception as error:
+            self._could_not(error)
+
+    def _could_not(self, error: Exception) -> None:
+        text = f"step {self.number} could not be run again: {type(error).__name__}: {error}"
+        self.probe.note(text.split("\n", 1)[0])
 
     def _look(self) -> None:
         probe, torch = self.probe, sys.modules["torch"]

@@ -2,10 +2,10 @@
 
 import unittest
 
-from settings import ampprobe, batch, mlp, torch, use_recorder
+from settings import _abi, ampprobe, batch, mlp, torch, use_recorder
 
 
-def train(probed, compiled=None, spoil=None, scale=2.0**20, steps=12, **options):
+def train(probed, compiled=None, spoil=None, scale=2.0**20, steps=12, whole=False, **options):
     torch.manual_seed(0)
     torch._dynamo.reset()
     model = mlp()
@@ -13,8 +13,9 @@ def train(probed, compiled=None, spoil=None, scale=2.0**20, steps=12, **options)
         spoil(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=4)
-    probe = ampprobe.attach(model, optimizer, scaler=scaler, **options) if probed else None
     forward = torch.compile(model, backend=compiled) if compiled else model
+    shown = forward if whole else model
+    probe = ampprobe.attach(shown, optimizer, scaler=scaler, **options) if probed else None
     losses = []
 
     def loss_of(inputs, labels):
@@ -53,13 +54,32 @@ class Again(unittest.TestCase):
     def test_training_is_bit_equal(self):
         for compiled in (None, "aot_eager"):
             with self.subTest(compiled=compiled):
-                probed = train(True, compiled, reference_every=3)
-                self.same(train(False, compiled), probed)
+                probed = train(True, compiled, steps=200, reference_every=20)
+                self.same(train(False, compiled, steps=200), probed)
                 self.assertIsNone(probed[3].reason)
                 self.assertEqual([note for note in probed[3].record.notes if "could not" in note], [])
                 about = probed[3].record.settings["about"]
                 self.assertTrue(about["origin"])
                 self.assertTrue(about["reference"])
+
+    def test_layers_of_a_compiled_model_are_shown_beside_the_training(self):
+        """In the steps that should show them; of each what an eager training shows."""
+        plain, eager = train(False, "aot_eager", steps=5), train(True, steps=5)[3].record
+        for whole in (True, False):  # what attach was given: the compiled model, or the one inside
+            with self.subTest(whole=whole):
+                run = train(True, "aot_eager", steps=5, whole=whole)
+                self.same(plain, run)
+                self.assertIsNone(run[3].reason)
+                shown = [bool(flags & _abi.LAYERS_SHOWN) for flags in run[3].record.of("flags")]
+                self.assertEqual(shown, [whole, True, True, True, True])
+                self.assertEqual(run[3].record.of("micro_batches"), [1] * 5)
+                names = [
+                    {(item["name"], item["role"]): item["count"] for item in found.tensors}
+                    for found in (eager, run[3].record)
+                ]
+                self.assertTrue(names[0])
+                self.assertEqual(*names)
+                self.assertEqual(run[3].record.settings["about"]["silent_layers"], [])
 
     def test_what_is_outside_the_model_stays_as_it_is(self):
         """A parameter of the loss, an update inside the backward pass, a buffer that cannot be written."""

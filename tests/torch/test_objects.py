@@ -298,9 +298,13 @@ class BadInput(unittest.TestCase):
 
     def test_library_that_is_none_or_another(self):
         use_library()
-        for path, text in (("/nowhere/libampprobe.so", "was not found"), (None, "no function ampprobe_abi")):
+        mine = os.environ.get("AMPPROBE_LIBRARY")
+        libraries = [("/nowhere/libampprobe.so", "was not found"), (None, "no function ampprobe_abi")]
+        for path, text in [*libraries, *([(mine, "this Python package needs 0")] if mine else [])]:
             code = (
-                "import torch, ampprobe\nm = torch.nn.Linear(2, 2)\n"
+                "import torch, ampprobe\n"
+                f"if {path == mine}: ampprobe._abi.ABI = 0\n"
+                "m = torch.nn.Linear(2, 2)\n"
                 "ampprobe.attach(m, torch.optim.SGD(m.parameters(), lr=1))"
             )
             path = path or torch._C.__file__

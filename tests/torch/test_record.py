@@ -168,7 +168,7 @@ def train(probed):
     optimizer = torch.optim.AdamW(model.parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=4)
     probe = ampprobe.attach(model, optimizer, scaler=scaler, out={self.path!r}, every=4) if probed else None
-    for step in range(12):
+    for step in range(200):
         optimizer.zero_grad()
         x, y = batch(step * 2 + dist.get_rank())
         with torch.autocast("cpu", dtype=torch.float16):

@@ -209,8 +209,21 @@ class Steps(unittest.TestCase):
         self.assertEqual([bool(entry["nonfinite"]) for entry in overflowed], [False, False, True])
 
     def test_two_hundred_steps(self):
-        plain, probed = Run(probe=False, steps=200), Run(steps=200)
-        self.assertTrue(equal(plain, probed))
+        """Bit for bit what they are without the probe, in each setting."""
+        for name, options in {
+            "plain": {},
+            "accumulation": {"accumulate": 4},
+            "clipping": {"clip": "unscaled"},
+            "bf16": {"half": torch.bfloat16, "scaler": False},
+            "foreach": {"optimizer": lambda p: torch.optim.AdamW(p, foreach=True)},
+            "fused": {"optimizer": lambda p: torch.optim.AdamW(p, fused=True)},
+            "compiled": {"compiled": "aot_eager"},
+        }.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                plain, probed = Run(probe=False, steps=200, **options), Run(steps=200, **options)
+                self.assertTrue(equal(plain, probed))
+                self.assertIsNone(probed.probe.reason)
 
 
 if __name__ == "__main__":

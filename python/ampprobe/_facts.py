@@ -6,12 +6,14 @@ in probed steps only; nothing of the user's is changed or kept.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional
 
 _MOST_CHANGED = 32
 _MOST_GROUPS = 16  # param_groups of an optimizer whose rates are stated
 _MEAN = 1  # Reduction::Mean in the graph of a loss
 _ROUNDING = 1e-3  # of factors such as 1/3 that are added up
+_FEWEST = 8  # targets or rows of a micro-batch: fewer may be a weight of the loss by chance
 _AS_IT_IS = ("ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0")
 _LOSSES = ("NllLoss", "MseLoss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy")
 
@@ -23,6 +25,7 @@ class Finder:
         self.probe = probe
         self.targets: list[tuple[float, float]] = []  # of this step's micro-batches: targets, factor
         self.means: list[Optional[float]] = []  # factors of mean losses, None: another loss
+        self.sizes: list[set] = []  # numbers that each of them may be the mean over
         self.told: dict[tuple, float] = {}
         self.changed: set[int] = set()
         self.empty_steps = 0
@@ -73,14 +76,18 @@ class Finder:
         if targets is not None:
             self.targets.append((targets, factor))
         self.means.append(abs(factor) if mean is not None else None)
+        self.sizes.append(_sizes_of(mean, targets))
 
     def forget(self) -> None:
         """What was seen of the losses of a step that was not made."""
-        self.targets, self.means = [], []
+        self.targets, self.means, self.sizes = [], [], []
 
     def step_ends(self, micro_batches: int) -> None:
         """All micro-batches of the step were seen: whether their means had the same weight."""
         means, self.means = self.means, []
+        sizes, self.sizes = self.sizes, []
+        if len(means) == micro_batches and None not in means:
+            self._divided_again(means, sizes)
         if len(means) == micro_batches > 1 and None not in means and sum(means) > 1 + _ROUNDING:
             self._tell("sum_of_means", sum(means))
         targets, self.targets = self.targets, []
@@ -89,6 +96,18 @@ class Finder:
         counts = [count for count, _ in targets]
         if min(counts) > 0 and len({factor for _, factor in targets}) == 1 and max(counts) > min(counts):
             self._tell("targets_ratio", max(counts) / min(counts))
+
+    def _divided_again(self, means: list, sizes: list) -> None:
+        """Whether mean losses were divided by the number of their targets, or of their rows, once more."""
+        found = []
+        for factor, known in zip(means, sizes):
+            whole = 1 / factor if factor > 0 else 1.0  # what this mean is divided by
+            of_step = whole / len(means)  # beside the number of micro-batches
+            if abs(of_step - 1) < _ROUNDING:
+                return
+            found.append(next((n for n in known if min(abs(whole - n), abs(of_step - n)) < _ROUNDING * n), 0))
+        if found and min(found) >= _FEWEST:
+            self._tell("mean_divided_again", min(found))
 
     # -- layers --------------------------------------------------------------------------------------
 
@@ -198,6 +217,16 @@ def _mean_loss(node: Any) -> tuple[Any, float]:
             break
         node = node.next_functions[0][0] if node.next_functions else None
     return None, factor
+
+
+def _sizes_of(mean: Any, targets: Optional[float]) -> set:
+    """The numbers that a mean may be over, without a look at what its node keeps: its targets, its rows."""
+    inputs = mean.next_functions[0][0] if mean is not None and mean.next_functions else None
+    known = getattr(inputs, "_input_metadata", None)
+    if not known:
+        return {targets} - {None}
+    shape = tuple(known[0].shape)
+    return {targets if targets is not None else math.prod(shape), *shape[:1]}
 
 
 def _targets_of(mean: Any) -> Optional[float]:

@@ -5,12 +5,14 @@ Those without a gradient in the first step of an optimizer are suspects. A hook 
 no other, until it gets a gradient: what is said at the end of the run is of every step. A part that is not
 used, or seldom, has no gradient either; so only this is said: of an optimizer none of whose parameters ever
 had one; of the first layers of the forward pass, before others that have one; of a layer that replaced
-another one which the optimizer still holds; and of layers in a plain list, which have gradients, are no part
-of their model's parameters() and are never written.
+another one which the optimizer still holds; and of parameters that have gradients, are in no optimizer and
+are never written: those of layers in a plain list, which are none of their model's parameters(), and those
+of any module where two optimizers hold the very same other ones.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import Any, Iterator, Optional
 
@@ -57,14 +59,16 @@ class Untrained:
         self.probe = probe
         self.suspects: dict[int, Suspect] = {}  # by the parameter's id
         self._trained: dict[int, int] = {}  # index of a group -> its parameters that had a gradient
-        # Parameters in plain lists: weak reference, name, values, group, its step.
+        # Parameters with gradients that nobody writes: weak reference, name, values, group, its step, fact.
         self._hidden: dict[int, tuple] = {}
+        self._twins: set[int] = set()  # indices of groups that hold the very same parameters as another
         self._unheld: list[str] = []  # parameters of the models that have gradients and are in no optimizer
 
     def look(self, group: Any) -> None:
         """The gradients of an optimizer's first step are there."""
         self._sweep()
         self._find_hidden(group)
+        self._find_left_out(group)
         wanted = [p for p in group.parameters if getattr(p, "requires_grad", False) and p.is_leaf]
         bare = [p for p in wanted if p.grad is None and id(p) not in self.suspects]
         self._trained[group.index] = sum(p.grad is not None for p in wanted)
@@ -88,14 +92,30 @@ class Untrained:
         held = self._held()
         for model in self.probe.living_models():
             for name, p in _unregistered(model):
-                if id(p) not in held and p.requires_grad and p.grad is not None and p.numel():
-                    row = (weakref.ref(p), name, sample_of(p), group, group.step)
-                    self._hidden.setdefault(id(p), row)
+                if id(p) not in held and _has_gradient(p):
+                    self._hide(p, name, group, "not_registered")
+
+    def _hide(self, parameter: Any, name: str, group: Any, fact: str) -> None:
+        row = (weakref.ref(parameter), name, sample_of(parameter), group, group.step, fact)
+        self._hidden.setdefault(id(parameter), row)
+
+    def _find_left_out(self, group: Any) -> None:
+        """Two optimizers hold the very same parameters: one of them was made for others, which have gradients
+        before its own step, if not before each."""
+        own = {id(p) for p in group.parameters}
+        for other in self.probe.groups:
+            if other is group or {id(p) for p in other.parameters} != own:
+                continue
+            if other.index not in self._twins:  # once more, in its own step
+                self._twins |= {group.index, other.index}
+                other.unlooked = True
+            for name, p in _others_with_gradients(self._held()):
+                self._hide(p, name, group, "optimizer_of_others")
 
     def _forget_written(self) -> None:
         """Those that somebody changes after all, or that an optimizer came to hold."""
         held = self._held()
-        for key, (reference, _, values, _, _) in list(self._hidden.items()):
+        for key, (reference, _, values, *_) in list(self._hidden.items()):
             parameter = reference()
             if key in held or (parameter is not None and bool((sample_of(parameter) != values).any())):
                 del self._hidden[key]
@@ -140,9 +160,9 @@ class Untrained:
         """States what was found of the whole run."""
         self._sweep()
         self._forget_written()
-        for _, name, _, group, since in list(self._hidden.values())[:_MOST_NAMED]:
+        for _, name, _, group, since, fact in list(self._hidden.values())[:_MOST_NAMED]:
             if group.step - since >= LEAST_STEPS:
-                self.probe.fact("not_registered", group.step - since, name)
+                self.probe.fact(fact, group.step - since, name)
         left = [suspect for suspect in self.suspects.values() if suspect.steps() >= LEAST_STEPS]
         steady = [group for group in self.probe.groups if group.ever_stepped]
         alone = [group for group in steady if self._trained.get(group.index) == 0]
@@ -156,6 +176,25 @@ class Untrained:
                 self.probe.fact("cut_off", suspect.steps(), suspect.name)
         for name in self._unheld if any(suspect.orphan for suspect in left) else ():
             self.probe.fact("held_by_no_optimizer", left[0].steps(), name)
+
+
+def _has_gradient(parameter: Any) -> bool:
+    """Whether it is to be trained and a backward pass reaches it."""
+    return bool(parameter.requires_grad and parameter.grad is not None and parameter.numel())
+
+
+def _others_with_gradients(held: set) -> Iterator:
+    """Names and parameters of all modules that have gradients and are in none of these."""
+    from ._wait import outermost_modules, parameters_of_modules
+
+    torch = sys.modules["torch"]
+    others = (p for p in parameters_of_modules(torch) if p is not None and id(p) not in held)
+    found = [p for p in others if _has_gradient(p)]
+    wanted = {id(p) for p in found}
+    for module in outermost_modules(found, torch) if found else ():
+        for name, p in module.named_parameters():
+            if id(p) in wanted:
+                yield f"{type(module).__name__}.{clean_name(name)}", p
 
 
 def _unregistered(model: Any) -> Iterator:

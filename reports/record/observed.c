@@ -147,6 +147,12 @@ const char *ab_observed_level(const cJSON *document) {
     return ab_observed_document(document) ? ab_json_text(cell, "level", NULL) : NULL;
 }
 
+static const char id_of_given[] = "O0 (--baseline)";
+
+bool ab_observed_is_given(const cJSON *cell) {
+    return strcmp(ab_json_text(cell, "id", ""), id_of_given) == 0;
+}
+
 /* Replaces a key by a copy of what `from` has there. */
 static bool take_over(cJSON *cell, const char *key, const cJSON *from) {
     cJSON *copy = cJSON_Duplicate(ab_json_at(from, key), true);
@@ -181,7 +187,7 @@ static bool join_graphs(cJSON *document, const cJSON *fp32) {
 static ab_status add_as_o0(cJSON *document, const cJSON *fp32, const cJSON *first, const cJSON *other) {
     cJSON *cell = cJSON_Duplicate(other, true), *cells = cJSON_GetObjectItemCaseSensitive(document, "cells");
     const bool good = cell && join_graphs(document, fp32) && set_text(cell, "level", "O0") &&
-                      set_text(cell, "id", "O0 (--baseline)") && take_over(cell, "seed", first) &&
+                      set_text(cell, "id", id_of_given) && take_over(cell, "seed", first) &&
                       take_over(cell, "half_format", first);
     if (good && cJSON_AddItemToArray(cells, cell)) return AB_OK;
     cJSON_Delete(cell);

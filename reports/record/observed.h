@@ -40,6 +40,10 @@ void ab_observed_remove_origins(cJSON *document);
 AB_MUST_CHECK ab_status ab_observed_set_baseline(cJSON *document, const cJSON *fp32, const char *path,
                                                  const char *baseline_path);
 
+/* Whether a cell is such a baseline: its loop is another one than that which the document's `probe` watched.
+ */
+bool ab_observed_is_given(const cJSON *cell);
+
 /* How to get a baseline for the cell's record, for messages: "run with --levels O0,...", or for a probe's
  * record how to give one. */
 const char *ab_observed_baseline_hint(const cJSON *cell);

@@ -379,6 +379,16 @@ def unequal_micro_batches(twin, out):
     train(net(), out, half=BF16, accumulate=4, batch=batch, loss=loss)
 
 
+def mean_divided_again(twin, out):
+    """The mean of 32 losses is divided by 32 once more."""
+
+    def loss(outputs, labels):
+        return F.cross_entropy(outputs.float(), labels) / (1 if twin else 32)
+
+    model = net()
+    train(model, out, half=BF16, accumulate=4, optimizer=sgd(model, lr=0.02), loss=loss)
+
+
 class Rotary(torch.nn.Module):
     """Angles of positions, as rotary embeddings have them."""
 
@@ -591,6 +601,7 @@ PROGRAMS = {
     half_moments: "optimizer_state_underflow",
     accumulated_in_half: "accumulated_in_half",
     unequal_micro_batches: "micro_batches_weighted_wrong",
+    mean_divided_again: "mean_divided_again",
     rotary_in_half: "rotary_in_half",
     integers_in_half: "integers_in_half",
     logits_in_half: "logits_in_half",

@@ -8,7 +8,8 @@ import unittest
 from settings import ampprobe, torch, use_library
 
 F = torch.nn.functional
-NAMES = {"not_registered", "no_gradients", "optimizer_without_gradients", "cut_off", "held_by_no_optimizer"}
+NAMES = {"not_registered", "no_gradients", "optimizer_without_gradients", "cut_off", "held_by_no_optimizer",
+         "optimizer_of_others"}  # fmt: skip
 
 
 def linear(*sizes):
@@ -64,6 +65,31 @@ class Untrained(unittest.TestCase):
                 found = self.facts([generator, critic], list(mine), iteration)
                 wanted = [("optimizer_without_gradients", "model0.weight")] if detached else []
                 self.assertEqual(found, wanted)
+
+    def test_an_optimizer_that_was_made_for_the_parameters_of_another(self):
+        """Of which two are given to attach, or one; gradients may be gone when the other one steps."""
+        for given, clears, mistake in (
+            (2, False, True), (1, False, True), (1, True, True), (2, False, False), (1, False, False)
+        ):  # fmt: skip
+            generator, critic = linear(8, 4), linear(4, 1)
+            critics = torch.optim.Adam(critic.parameters())
+            mine = critics, torch.optim.Adam((critic if mistake else generator).parameters())
+
+            def iteration(number, g=generator, d=critic, optimizers=mine, clears=clears):
+                fake = g(torch.randn(16, 8))
+                optimizers[0].zero_grad()
+                if clears:
+                    g.zero_grad()
+                (F.softplus(-d(torch.randn(16, 4))) + F.softplus(d(fake.detach()))).mean().backward()
+                optimizers[0].step()
+                optimizers[1].zero_grad()
+                F.softplus(-d(fake)).mean().backward()
+                optimizers[1].step()
+
+            with self.subTest(given=given, clears=clears, mistake=mistake):
+                found = self.facts([generator, critic][-given:], list(mine)[:given], iteration)
+                names = ["Linear.bias", "Linear.weight"] if mistake else []
+                self.assertEqual(found, [("optimizer_of_others", name) for name in names])
 
     def test_parts_that_are_used_in_turns_or_never(self):
         class Parts(torch.nn.ModuleDict):

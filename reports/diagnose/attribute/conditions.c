@@ -35,7 +35,7 @@ static bool has_signals(const ab_case *c) {
            NULL;
 }
 
-static bool has_loop(const ab_case *c) { return ab_is_loop(&c->facts); }
+static bool has_loop(const ab_case *c) { return ab_is_loop(&c->facts) && ab_loop_document(&c->facts); }
 
 static bool has_vitals(const ab_case *c) { return ab_json_at(c->facts.cell, "vitals") != NULL; }
 

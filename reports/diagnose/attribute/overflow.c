@@ -116,6 +116,11 @@ static bool is_cast_of_data(const ab_case *c, const ab_first_nonfinite *first) {
     return is_preparation(c, first) && strcmp(first->by, "cast") == 0 && ab_loop_bad_input(&c->facts).known;
 }
 
+/* A line of the loop adds gradients up in half. */
+static bool sums_gradients(const ab_case *c, const ab_first_nonfinite *first) {
+    return first->place[0] && ab_loop_stated_at(&c->facts, "gradient_increments_lost", first->place);
+}
+
 static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *first) {
     const ab_graph graph = graph_of(c);
     const cJSON *op = ab_graph_op(&graph, first->op);
@@ -124,6 +129,7 @@ static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *firs
         return AB_OVERFLOW_WEIGHT;
     if (ab_first_is_beyond_fp32(first)) return is_exponential(t) ? AB_OVERFLOW_FORMULA : AB_OVERFLOW_NONE;
     if (is_cast_of_data(c, first)) return AB_OVERFLOW_DATA;
+    if (sums_gradients(c, first)) return AB_OVERFLOW_GRADIENTS;
     const bool layer = !is_preparation(c, first);
     if (layer && is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;
     if (layer && is_additive_mask(&graph, op, t))
@@ -249,6 +255,7 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
 static void say_symptom(const ab_case *c, ab_verdict *verdict) {
     if (!c->nonfinite && !c->facts.baseline) return;
     if (!c->nonfinite) {
+        if (c->skipping) return; /* what is not finite is a gradient */
         ab_verdict_add_evidence(
             verdict,
             "the losses are finite, because dividing by an infinity gives 0; loss gap to O0 "

@@ -15,8 +15,9 @@ typedef enum ab_overflow_kind {
     AB_OVERFLOW_EXP_LOG,
     AB_OVERFLOW_REDUCTION,
     AB_OVERFLOW_WEIGHT,
-    AB_OVERFLOW_DATA,    /* a cast of inputs or targets before the training: no pass of the net */
-    AB_OVERFLOW_MASK,    /* an additive mask, no product of weights, that left a softmax rows of -inf */
+    AB_OVERFLOW_DATA,      /* a cast of inputs or targets before the training: no pass of the net */
+    AB_OVERFLOW_MASK,      /* an additive mask, no product of weights, that left a softmax rows of -inf */
+    AB_OVERFLOW_GRADIENTS, /* a sum of gradients that a loop makes itself: no pass of the net */
     AB_OVERFLOW_FORMULA, /* no overflow of half: the formula has no value at its rounded input, or in fp32 */
     AB_OVERFLOW_ACTIVATION /* any other */
 } ab_overflow_kind;

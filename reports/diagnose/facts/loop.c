@@ -3,17 +3,24 @@
 
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
+#include "reports/record/observed.h"
 #include "reports/record/summary.h"
 
 #include <math.h>
 #include <string.h>
+
+const cJSON *ab_loop_document(const ab_facts *facts) {
+    const bool other =
+        ab_observed_is_given(facts->cell) || ab_json_number(facts->cell, "of_run.index", 0) > 0;
+    return other ? NULL : facts->document;
+}
 
 ab_stated ab_stated_of(const ab_facts *facts, const char *name) {
     ab_stated found = {
         .place = "", .last = (double)NAN, .least = (double)NAN, .largest = (double)NAN, .index = -1};
     const cJSON *entry;
     int index = -1;
-    cJSON_ArrayForEach(entry, ab_json_at(facts->document, "probe.facts")) {
+    cJSON_ArrayForEach(entry, ab_json_at(ab_loop_document(facts), "probe.facts")) {
         index++;
         if (strcmp(ab_json_text(entry, "name", ""), name) != 0) continue;
         const double largest = ab_json_number(entry, "largest", (double)NAN);
@@ -33,7 +40,7 @@ ab_stated ab_stated_of(const ab_facts *facts, const char *name) {
 
 const cJSON *ab_loop_stated_at(const ab_facts *facts, const char *name, const char *place) {
     const cJSON *entry;
-    cJSON_ArrayForEach(entry, ab_json_at(facts->document, "probe.facts")) {
+    cJSON_ArrayForEach(entry, ab_json_at(ab_loop_document(facts), "probe.facts")) {
         if (strcmp(ab_json_text(entry, "name", ""), name) == 0 &&
             strcmp(ab_json_text(entry, "place", ""), place) == 0)
             return entry;
@@ -61,7 +68,7 @@ static const cJSON *first_group(const ab_facts *facts) {
 }
 
 double ab_loop_number(const ab_facts *facts, const char *key) {
-    return ab_json_number(first_group(facts), key, 0);
+    return ab_loop_document(facts) ? ab_json_number(first_group(facts), key, 0) : 0;
 }
 
 bool ab_is_loop(const ab_facts *facts) { return first_group(facts) != NULL; }
@@ -146,11 +153,11 @@ bool ab_loop_rises(const ab_facts *facts) {
 /* The first step from which all rates together are no more than this share of those of the run, which sum to
  * `total`; the number of steps: there is none. *then: the rate there. */
 static int rates_left(const ab_facts *facts, double total, double share, double *then) {
-    const double stride = ab_json_number(facts->document, "probe.learning_rate.stride", 1);
+    const double stride = ab_json_number(ab_loop_document(facts), "probe.learning_rate.stride", 1);
     const cJSON *rate;
     double done = 0;
     int i = 0;
-    cJSON_ArrayForEach(rate, ab_json_at(facts->document, "probe.learning_rate.mean")) {
+    cJSON_ArrayForEach(rate, ab_json_at(ab_loop_document(facts), "probe.learning_rate.mean")) {
         *then = cJSON_IsNumber(rate) ? rate->valuedouble : 0;
         if (total - done <= share * total) return (int)(stride * i);
         done += *then;
@@ -163,7 +170,7 @@ ab_rate_end ab_loop_rate_end(const ab_facts *facts) {
     ab_rate_end end = {.since = -1};
     const cJSON *rate;
     double total = 0, ignored;
-    cJSON_ArrayForEach(rate, ab_json_at(facts->document, "probe.learning_rate.mean")) {
+    cJSON_ArrayForEach(rate, ab_json_at(ab_loop_document(facts), "probe.learning_rate.mean")) {
         if (!cJSON_IsNumber(rate)) continue;
         total += rate->valuedouble;
         end.largest = fmax(end.largest, rate->valuedouble);
@@ -199,7 +206,7 @@ ab_warm_up ab_loop_warm_up(const ab_facts *facts) {
     const ab_stated base = ab_stated_of(facts, "base_learning_rate");
     ab_warm_up warm = {ab_loop_number(facts, "lr_first"), ab_loop_number(facts, "lr_last"), 0, base.index};
     if (base.known && strcmp(base.place, "param_groups[0]") == 0 &&
-        still_rises(ab_json_at(facts->document, "probe.learning_rate.mean")))
+        still_rises(ab_json_at(ab_loop_document(facts), "probe.learning_rate.mean")))
         warm.base = base.last;
     return warm;
 }
@@ -266,8 +273,8 @@ static int last_low(const cJSON *rates, ab_rate_rise *rise) {
 /* The losses of the steps on both sides of the low have rates alike. */
 bool ab_loop_rate_rises_again(const ab_facts *facts, ab_rate_rise *rise) {
     enum { AROUND = AB_SUMMARY_FINAL_LOSSES };
-    const double stride = ab_json_number(facts->document, "probe.learning_rate.stride", 1);
-    const int low = last_low(ab_json_at(facts->document, "probe.learning_rate.mean"), rise),
+    const double stride = ab_json_number(ab_loop_document(facts), "probe.learning_rate.stride", 1);
+    const int low = last_low(ab_json_at(ab_loop_document(facts), "probe.learning_rate.mean"), rise),
               steps = facts->loss.steps, end = steps - AROUND;
     double fall;
     rise->since = (int)(stride * low);
@@ -284,14 +291,14 @@ bool ab_loop_calls_no_step(const ab_facts *facts) {
     int place = 0;
     const bool stated = ab_stated_of(facts, "passes_without_backward").known ||
                         ab_stated_of(facts, "passes_without_step").known;
-    return stated && ab_json_number(facts->cell, "steps_applied", 0) == 0 && facts->loss.nonfinite == 0 &&
-           !ab_loop_overflow(facts, &place) && ab_loop_number(facts, "steps_with_scale") == 0;
+    return stated && facts->loss.nonfinite == 0 && !ab_loop_overflow(facts, &place) &&
+           ab_loop_number(facts, "steps_with_scale") == 0;
 }
 
 const cJSON *ab_loop_overflow(const ab_facts *facts, int *index) {
     const cJSON *entry, *first = NULL;
     int place = -1;
-    cJSON_ArrayForEach(entry, ab_json_at(facts->document, "probe.overflowed")) {
+    cJSON_ArrayForEach(entry, ab_json_at(ab_loop_document(facts), "probe.overflowed")) {
         place++;
         if (first && !(ab_json_number(entry, "first_step", 0) < ab_json_number(first, "first_step", 0)))
             continue;

@@ -8,6 +8,10 @@
 
 AB_BEGIN_DECLS
 
+/* The document, where its `probe` is of this cell; NULL: another run added the cell (--baseline, several
+ * files), and what the loop stated of itself is not in the record. Everything below reads it there. */
+const cJSON *ab_loop_document(const ab_facts *facts);
+
 /* An entry of probe.facts. */
 typedef struct ab_stated {
     bool known;

@@ -2,6 +2,7 @@
  * record, gradients shrink by more than the scale between the backward pass and the optimizer. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -179,7 +180,7 @@ static bool find(const ab_case *c, bool steps, ab_verdict *verdict) {
 /* A probe in somebody else's loop saw the order of the calls itself. */
 static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
     const cJSON *group;
-    cJSON_ArrayForEach(group, ab_json_at(c->facts.document, "probe.groups")) {
+    cJSON_ArrayForEach(group, ab_json_at(ab_loop_document(&c->facts), "probe.groups")) {
         const double steps = ab_json_number(group, "steps", 0),
                      clipped = ab_json_number(group, "clipped_before_unscale", 0);
         if (!(2 * clipped > steps)) continue;

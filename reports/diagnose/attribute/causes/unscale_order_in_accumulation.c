@@ -31,13 +31,13 @@ static double largest_change(const ab_case *c, bool *rose) {
 /* In a loop's record with one optimizer: the scale changed between two steps by more than one update of the
  * scaler can, so the micro-batches of a step were scaled by several scales. */
 static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
-    const cJSON *scaler = ab_json_at(c->facts.document, "probe.about.scaler");
+    const cJSON *scaler = ab_json_at(ab_loop_document(&c->facts), "probe.about.scaler");
     const double growth = ab_json_number(scaler, "growth_factor", 0),
                  backoff = ab_json_number(scaler, "backoff_factor", 0);
     bool rose = false;
     const double change = largest_change(c, &rose);
     if (!(growth > 1 && backoff > 0 && backoff < 1) ||
-        cJSON_GetArraySize(ab_json_at(c->facts.document, "probe.groups")) != 1)
+        cJSON_GetArraySize(ab_json_at(ab_loop_document(&c->facts), "probe.groups")) != 1)
         return false;
     const double once = rose ? growth : 1 / backoff;
     if (!(change > once * c->facts.limits->unscaled_times)) return false;

@@ -750,6 +750,41 @@ static void a_derivative_without_a_value_stops_a_loop_that_scales(void **state) 
     expect_no(&r, "math_singularity");
 }
 
+/* An infinity in the half format of an operation at train.py:11, at the second step. */
+#define AT_LINE                                                                                              \
+    ", \"probes\": {\"origin\": {\"events\": [{\"step\": 1, \"expected\": false, \"op\": \"train.py:11\", "  \
+    "\"place\": \"train.py:11\", \"type\": \"add\", \"pass\": \"forward\", \"by\": \"op\", \"format\": "     \
+    "\"fp16\", "                                                                                             \
+    "\"cause\": {\"id\": \"cannot_tell\"}}]}}"
+
+/* Gradients that a loop adds up in half overflow there, and it leaves out every step: the sum is the cause,
+ * and no pass of the net. */
+static void a_sum_of_gradients_that_overflows_is_why_steps_are_left_out(void **state) {
+    (void)state;
+    static char cell[TEXT / 16];
+    record r = sound;
+    r.cell_last = 2.3;
+    size_t n = (size_t)snprintf(cell, sizeof cell, "%s, \"steps_skipped\": %d, \"skipped_steps\": [0",
+                                AT_LINE, STEPS);
+    for (int i = 1; i < STEPS; i++) n += (size_t)snprintf(cell + n, sizeof cell - n, ", %d", i);
+    snprintf(cell + n, sizeof cell - n, "]");
+    r.cell = cell;
+    r.config = OPS(NAMED("train.py:11", "\"arithmetic\"", ""),
+                   ", \"probe\": {\"groups\": [{\"steps\": 60, \"steps_skipped\": 60, \"lr_last\": 0.1}], "
+                   "\"facts\": [" FACT("gradient_increments_lost", "train.py:11", "1e-5") "]}");
+    expect(&r, "accumulated_in_half", "train.py:11");
+    bool named = false;
+    for (int i = 1; i < diagnosis.verdicts; i++) {
+        if (strcmp(diagnosis.verdict[i].rule->id, "silent_skips") != 0) continue;
+        assert_int_equal(diagnosis.verdict[i].rank, AB_RANK_CONSEQUENCE);
+        named = true;
+    }
+    assert_true(named);
+    r.config =
+        OPS(NAMED("train.py:11", "\"arithmetic\"", ""), ", \"probe\": {\"groups\": [{\"lr_last\": 0.1}]}");
+    expect_no(&r, "accumulated_in_half");
+}
+
 #define TWO_EVENTS                                                                                           \
     "\"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"loss\", \"type\": " \
     "\"cross_entropy\", \"pass\": \"backward\", \"by\": \"cast\", \"format\": \"fp16\", \"cause\": "         \
@@ -2050,6 +2085,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_fp32_does_not_hold_either_is_no_overflow_of_half),
     cmocka_unit_test(what_leaves_fp32_is_a_formula_or_a_signal_that_grows),
     cmocka_unit_test(a_derivative_without_a_value_stops_a_loop_that_scales),
+    cmocka_unit_test(a_sum_of_gradients_that_overflows_is_why_steps_are_left_out),
     cmocka_unit_test(a_cast_of_data_before_the_training_is_no_overflow_of_the_network),
     cmocka_unit_test(a_division_before_the_training_is_of_the_data_where_some_samples_have_it),
     cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),

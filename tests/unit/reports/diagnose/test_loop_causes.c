@@ -5,6 +5,7 @@
 #include "kernels/format/convert.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/known_issues.h"
+#include "reports/record/observed.h"
 
 enum { STEPS = 64, VALUES = 256 };
 
@@ -236,7 +237,7 @@ static void find_hidden(void) {
     cJSON_Delete(list);
 }
 
-static const ab_diagnosis *diagnose(loop l) {
+static cJSON *record(loop l) {
     char config[600];
     if (l.gradient == 0) l.gradient = 1e-3;
     if (l.scale == 0) l.scale = 1024;
@@ -251,7 +252,11 @@ static const ab_diagnosis *diagnose(loop l) {
     if (l.listed_last) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
     double scale = l.scale;
     for (int i = 0; i < steps; i++) scale = step(p, id, &l, i, scale);
-    cJSON *document = pl_close(p);
+    return pl_close(p);
+}
+
+static const ab_diagnosis *diagnose(loop l) {
+    cJSON *document = record(l);
     assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
     find_hidden();
     ab_missing_evidence(&diagnosis.found, missing, sizeof missing);
@@ -291,6 +296,38 @@ static void sound_runs_are_healthy(void **state) {
     assert_true(d->verdicts == 0 && !d->found.sick && !d->found.undecided);
     expect_healthy((loop){.scale = 0x1p20, .skip_to = 6}); /* a dynamic scale that is found first */
     expect_healthy((loop){.scale = 0x1p16, .skip_from = 40, .skip_to = 41}); /* and one overflow later */
+}
+
+static const char fused[] = ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": "
+                            "0.1, \"momentum\": 0.9, \"fused\": true}]";
+
+/* What a loop stated is said of it, and not of the fp32 run that is given with it. */
+static void what_a_loop_states_is_not_said_of_its_fp32_run(void **state) {
+    (void)state;
+    static const loop sick[] = {
+        {.fact = "targets_ratio", .value = 8, .micro_batches = 4},
+        {.fact = "gradients_not_cleared", .value = 1},
+        {.fact = "steps_without_gradients", .value = STEPS},
+        {.fact = "cut_off", .place = "encoder.weight", .value = STEPS},
+        {.fact = "unscaled_by_hand", .place = "train.py:9", .value = 1024},
+        {.fact = "angles_in_half", .place = "rotary", .value = 4000},
+        {.fact = "whole_numbers_in_half", .place = "embedding", .value = 5000},
+        {.fact = "passes_without_step", .value = STEPS, .no_scaler = true, .never = true},
+        {.no_scaler = true, .half = "bf16", .skip_from = 4, .skip_to = STEPS},
+        {.config = fused, .scale = 0x1p16, .skip_to = 2},
+    };
+    const loop plain = {.no_scaler = true, .config = ", \"level\": \"O0\""};
+    for (size_t i = 0; i < sizeof sick / sizeof *sick; i++) {
+        cJSON *document = record(sick[i]), *fp32 = record(plain);
+        assert_int_equal(ab_observed_set_baseline(document, fp32, "run", "fp32"), AB_OK);
+        assert_int_equal(ab_result_summarise(document), AB_OK);
+        assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+        if (diagnosis.verdicts == 0) fail_msg("no verdict in run %zu", i);
+        assert_int_equal(ab_diagnose(document, 1, &diagnosis), AB_OK);
+        if (diagnosis.verdicts > 0) fail_msg("%s in the fp32 run %zu", diagnosis.verdict[0].rule->id, i);
+        cJSON_Delete(fp32);
+        cJSON_Delete(document);
+    }
 }
 
 /* ---- one cause each, and its twin ------------------------------------------------------------ */
@@ -779,6 +816,21 @@ static void micro_batches_weighted_wrong(void **state) {
     expect_healthy(other);
 }
 
+static void mean_divided_again(void **state) {
+    (void)state;
+    static const char sgd[] =
+        ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 0.1}]";
+    const loop l = {.config = sgd, .fact = "mean_divided_again", .value = 192, .last_loss = 2};
+    expect(l, "mean_divided_again", NULL);
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "192"));
+    loop other = l;
+    other.last_loss = 0.5; /* the rate makes up for it */
+    expect_healthy(other);
+    other = l; /* its steps have the same size */
+    other.config = ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"adam\", \"lr\": 0.1}]";
+    expect_no(other, "mean_divided_again");
+}
+
 static void rotary_in_half(void **state) {
     (void)state;
     const loop l = {
@@ -895,7 +947,7 @@ static void no_step_taken(void **state) {
 static void parameters_without_gradient(void **state) {
     (void)state;
     static const char *const facts[] = {"optimizer_without_gradients", "cut_off", "held_by_no_optimizer",
-                                        "not_registered"};
+                                        "not_registered", "optimizer_of_others"};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         const loop l = {.no_scaler = true, .fact = facts[i], .place = "encoder.weight", .value = STEPS};
         expect(l, "parameters_without_gradient", "encoder.weight");
@@ -910,12 +962,9 @@ static void parameters_without_gradient(void **state) {
 
 static void fused_first_skip(void **state) {
     (void)state;
-    static const char fused[] =
+    static const char plain[] =
         ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": "
-        "0.1, \"momentum\": 0.9, \"fused\": true}]",
-                      plain[] =
-                          ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": "
-                          "0.1, \"momentum\": 0.9, \"fused\": false}]",
+        "0.1, \"momentum\": 0.9, \"fused\": false}]",
                       adam[] =
                           ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"adam\", \"lr\": "
                           "0.1, \"fused\": true}]";
@@ -957,6 +1006,7 @@ static void nan_hidden_by_log(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_runs_are_healthy),
+        cmocka_unit_test(what_a_loop_states_is_not_said_of_its_fp32_run),
         cmocka_unit_test(silent_skips),
         cmocka_unit_test(scaler_missing),
         cmocka_unit_test(scaler_not_saved),
@@ -982,6 +1032,7 @@ int main(void) {
         cmocka_unit_test(half_moments),
         cmocka_unit_test(accumulated_in_half),
         cmocka_unit_test(micro_batches_weighted_wrong),
+        cmocka_unit_test(mean_divided_again),
         cmocka_unit_test(rotary_in_half),
         cmocka_unit_test(integers_in_half),
         cmocka_unit_test(what_rounding_loses),

@@ -1,9 +1,10 @@
 /* Gradients of micro-batches that are added up in the half format. The sum of k equal gradients has a spacing
  * of up to 2^(1-p) of it (p significand bits); from k = 2^p on an equal addend is below half of that and is
  * lost. With fewer micro-batches the sum is only less exact. Of a sum of gradients that the loop itself
- * makes, operations that were looked at show what was lost. */
+ * makes, operations that were looked at show what was lost, or that it overflowed. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/lost.h"
+#include "reports/diagnose/attribute/overflow.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
@@ -61,7 +62,7 @@ static bool lost_increments(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (lost_increments(c, verdict)) return true;
+    if (ab_judge_overflow(c, AB_OVERFLOW_GRADIENTS, verdict) || lost_increments(c, verdict)) return true;
     return (c->behind || micro_batches(c) > first_lost(c)) && find(c, verdict);
 }
 
@@ -86,7 +87,7 @@ const ab_verdict_rule ab_verdict_rule_accumulated_in_half = {
     .acts = AB_ACTS_GRADIENT,
     .text = "gradients of micro-batches are added up in the half format",
     .needs = {&ab_need_gradients, &ab_need_loop},
-    .predicts = AB_SYMPTOM_BEHIND,
+    .predicts = AB_SYMPTOM_BEHIND | AB_SYMPTOM_SKIPPING,
     .refuted_by = {&refuted_one_batch, &ab_refuted_o0_fails},
     .judge = judge,
     .shows = shows,

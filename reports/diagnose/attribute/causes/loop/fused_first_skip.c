@@ -10,7 +10,7 @@
 #include <string.h>
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    const cJSON *group = cJSON_GetArrayItem(ab_json_at(c->facts.document, "probe.groups"), 0);
+    const cJSON *group = cJSON_GetArrayItem(ab_json_at(ab_loop_document(&c->facts), "probe.groups"), 0);
     if (!ab_json_is_true(group, "fused") || strcmp(ab_json_text(group, "optimizer", ""), "sgd") != 0 ||
         !(ab_json_number(c->facts.document, "config.momentum", 0) > 0) ||
         ab_json_number(c->facts.cell, "first_skipped_step", AB_STEP_UNKNOWN) != 0)

@@ -1,9 +1,10 @@
 /* Parameters that no step changes, though others learn: an optimizer none of whose parameters ever has a
  * gradient, as that of a generator whose output was detached; the first layers of the forward pass, behind
  * which the graph is cut; a layer that replaced one which the optimizer still holds, or that is kept in a
- * plain list, so that its model does not know its parameters. A probe states them when it has seen the whole
- * run (optimizer_without_gradients, cut_off, held_by_no_optimizer, not_registered). Where nothing is trained
- * at all, that is weights_stand_still. */
+ * plain list, so that its model does not know its parameters; or an optimizer that was made of the parameters
+ * of another one. A probe states them when it has seen the whole
+ * run (optimizer_without_gradients, cut_off, held_by_no_optimizer, not_registered, optimizer_of_others).
+ * Where nothing is trained at all, that is weights_stand_still. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
@@ -34,7 +35,10 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     const bool hidden =
         say(c, "not_registered",
             "it has gradients, but is in a plain list and none of its model's parameters()", verdict);
-    if (!own && !cut && !other && !hidden) return false;
+    const bool twice =
+        say(c, "optimizer_of_others",
+            "it has gradients and no optimizer holds it, but two hold the very same others", verdict);
+    if (!own && !cut && !other && !hidden && !twice) return false;
     ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
     return true;
 }

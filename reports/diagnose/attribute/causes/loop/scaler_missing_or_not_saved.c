@@ -70,7 +70,7 @@ static void say_not_normal(const ab_case *c, const cJSON *tensor, int place, ab_
 static bool has_none(const ab_case *c, ab_verdict *verdict) {
     double share;
     int place = 0, first = 0;
-    if (!ab_is_loop(&c->facts) || ab_loop_number(&c->facts, "steps_with_scale") > 0 ||
+    if (!ab_need_loop.there(c) || ab_loop_number(&c->facts, "steps_with_scale") > 0 ||
         !ab_facts_uses_half(&c->facts) ||
         ab_format_flush_limit(c->facts.half) <= c->facts.limits->few_binades)
         return false;
@@ -159,7 +159,8 @@ static bool was_made_anew(const ab_case *c, ab_verdict *verdict) {
     int step = 0;
     const int times = c->skipping && c->facts.skip.dynamic ? times_anew(c, &step) : 0;
     char scale[AB_TEXT_NUMBER];
-    if (times == 0 || cJSON_GetArraySize(ab_json_at(c->facts.document, "probe.groups")) != 1) return false;
+    if (times == 0 || cJSON_GetArraySize(ab_json_at(ab_loop_document(&c->facts), "probe.groups")) != 1)
+        return false;
     verdict->since = step;
     ab_verdict_add_evidence(
         verdict,

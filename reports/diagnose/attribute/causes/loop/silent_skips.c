@@ -17,12 +17,6 @@ static double unapplied(const ab_case *c) {
     return ab_json_number(tensor, "steps", 0);
 }
 
-/* The fp32 run, whose skips the numbers of the loop are not. */
-static bool is_sound_baseline(const ab_case *c) {
-    return c->facts.cell == c->facts.baseline && ab_json_number(c->facts.cell, "steps_skipped", 0) == 0 &&
-           ab_loop_number(&c->facts, "steps_skipped") > 0;
-}
-
 /* The end of a run: backward passes for a later optimizer, as of a resumed run, that never made a step. */
 static bool never_resumed(const ab_case *c, ab_verdict *verdict) {
     const ab_stated passes = ab_stated_of(&c->facts, "passes_since_last_step");
@@ -44,7 +38,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     char share[AB_TEXT_NUMBER];
     int place = 0;
     if (never_resumed(c, verdict)) return true;
-    if (ab_loop_number(&c->facts, "steps_with_scale") > 0 || is_sound_baseline(c) ||
+    if (ab_loop_number(&c->facts, "steps_with_scale") > 0 ||
         !(skipped > c->facts.limits->skipping_share * steps))
         return false;
     const bool called = ab_loop_number(&c->facts, "steps_skipped") == 0;
@@ -58,6 +52,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_point_document(verdict, called ? "/probe/overflowed" : "/probe/groups/0/steps_skipped");
     ab_verdict_add_evidence(verdict, "there is no loss scaler that would have skipped them and said so");
     ab_verdict_point_document(verdict, "/probe/groups/0/steps_with_scale");
+    const ab_first_nonfinite made = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    if (made.known && made.step > verdict->since)
+        verdict->since = made.step; /* the first that was looked at */
     if (!tensor) return true;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
     ab_verdict_add_evidence(verdict, "the gradient of %s is not finite from step %.0f on, at %.0f steps",
@@ -84,7 +81,7 @@ static const ab_refutation refuted_no_step = {"the loop makes no step at all, an
 const ab_verdict_rule ab_verdict_rule_silent_skips = {
     .id = "silent_skips",
     .family = AB_FAMILY_CONFIGURATION,
-    .acts = AB_ACTS_GRADIENT,
+    .acts = AB_ACTS_UPDATE, /* which is left out: after what made a gradient not finite */
     .text = "steps are skipped without a word, so the weights do not change",
     .needs = {&ab_need_loop},
     .predicts = AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BEHIND,

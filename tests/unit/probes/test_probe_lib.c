@@ -603,7 +603,7 @@ static void facts_are_kept_by_name_and_place(void **state) {
     memset(name, 'a', 64);
     REFUSED(ampprobe_fact(p, name, NULL, 0, 1));
     assert_int_equal(ampprobe_fact(p, "resumed_steps", NULL, 7, 300), AMPPROBE_OK);
-    static const double values[] = {4, -2, 9, NAN, INFINITY, 3};
+    static const double values[] = {4, -2, 9, (double)NAN, (double)INFINITY, 3};
     for (int i = 0; i < 6; i++)
         assert_int_equal(ampprobe_fact(p, "ids", "wte", 10 + i, values[i]), AMPPROBE_OK);
     assert_int_equal(ampprobe_fact(p, "ids", "wpe", 10, (double)NAN), AMPPROBE_OK);

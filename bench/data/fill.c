@@ -9,7 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { GREYS = AB_LOOKUP, MOST_BYTES = 4, CHUNK = 1 << 15 };
+/* CHUNK: pixels of a thread; FRAME: most bytes of an image that is framed before it is looked up. */
+enum { GREYS = AB_LOOKUP, MOST_BYTES = 4, CHUNK = 1 << 15, FRAME = 1 << 13 };
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
@@ -97,6 +98,18 @@ static char *fill_image(const ab_data *data, const pixel_values *value, const ui
     return fill_border(out, value, bottom * row);
 }
 
+/* One image in a border that is black before the normalisation, too: `bytes` are a whole image whose border
+ * is 0, so that one look-up does. */
+static char *fill_framed(const ab_data *data, const pixel_values *value, const uint8_t *pixel, uint8_t *bytes,
+                         char *out) {
+    const int64_t top = (data->height - data->stored_height) / 2,
+                  left = (data->width - data->stored_width) / 2;
+    const size_t row = (size_t)(data->stored_width * data->channels);
+    for (int64_t y = 0; y < data->stored_height; y++)
+        memcpy(bytes + ((top + y) * data->width + left) * data->channels, pixel + (size_t)y * row, row);
+    return fill_pixels(out, value, bytes, data->height * data->width * data->channels);
+}
+
 typedef struct image_job {
     const ab_data *data;
     const pixel_values *value;
@@ -111,10 +124,18 @@ static void fill_chunk(void *argument, int64_t k, int thread) {
     const ab_data *data = job->data;
     const int64_t stored = data->stored_height * data->stored_width * data->channels, first = k * job->chunk,
                   end = first + job->chunk < job->n ? first + job->chunk : job->n;
-    char *out = job->images + first * data->height * data->width * data->channels * job->value->bytes;
+    const int64_t size = data->height * data->width * data->channels;
+    char *out = job->images + first * size * job->value->bytes;
+    uint8_t frame[FRAME];
+    const bool framed =
+        job->value->channels == 1 && !data->pixels.zero_border && size <= FRAME && size > stored;
     (void)thread;
-    for (int64_t i = first; i < end; i++)
-        out = fill_image(data, job->value, job->pixel + job->index[i] * stored, out);
+    if (framed) memset(frame, 0, (size_t)size);
+    for (int64_t i = first; i < end; i++) {
+        const uint8_t *pixel = job->pixel + job->index[i] * stored;
+        out = framed ? fill_framed(data, job->value, pixel, frame, out)
+                     : fill_image(data, job->value, pixel, out);
+    }
 }
 
 static void fill_images(const ab_data *data, const ab_images *source, const pixel_values *value,

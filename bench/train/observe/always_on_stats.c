@@ -80,24 +80,32 @@ static int64_t channels_of(const ab_data_shape *shape) {
     return shape->input == AB_INPUT_IMAGES && channels > 0 && channels <= MOST ? channels : 1;
 }
 
-/* Bin of element j of a sample of `each`: runs of elements, separate per channel, because classes may differ
- * in colour only. */
-static int64_t bin_of_number(int64_t j, int64_t each, int64_t channels) {
-    const int64_t bins = AB_ALWAYS_ON_BINS / channels;
-    return j % channels * bins + j / channels * bins / (each / channels);
+/* Sums of one channel's values, `count` of them `step` apart, over runs of them. */
+static void pool_channel(const float *value, int64_t count, int64_t step, int64_t bins, double *bin) {
+    int64_t rest = 0;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) { /* value i is in bin floor(i * bins / count) */
+        sum += (double)value[i * step];
+        rest += bins;
+        if (rest < count) continue;
+        *bin = sum;
+        sum = 0;
+        bin += rest / count;
+        rest %= count;
+    }
 }
 
-/* Pools one sample's inputs to AB_ALWAYS_ON_BINS numbers: sums over runs of elements, or token counts per
- * bin. */
+/* Pools one sample's inputs to AB_ALWAYS_ON_BINS numbers: sums over runs of elements, separate per channel,
+ * because classes may differ in colour only, or token counts per bin. */
 static void pool(const ab_data_shape *shape, const void *samples, int64_t i, int64_t each, double *bin) {
-    const int64_t channels = channels_of(shape);
+    const int64_t channels = channels_of(shape), bins = AB_ALWAYS_ON_BINS / channels;
     memset(bin, 0, AB_ALWAYS_ON_BINS * sizeof *bin);
-    for (int64_t j = 0; j < each; j++) {
-        if (ab_data_ids_in(shape))
-            bin[bin_of_token(((const int32_t *)samples)[i * each + j])] += 1;
-        else
-            bin[bin_of_number(j, each, channels)] += (double)((const float *)samples)[i * each + j];
-    }
+    if (ab_data_ids_in(shape))
+        for (int64_t j = 0; j < each; j++) bin[bin_of_token(((const int32_t *)samples)[i * each + j])] += 1;
+    else
+        for (int64_t c = 0; c < channels; c++)
+            pool_channel((const float *)samples + i * each + c, each / channels, channels, bins,
+                         bin + c * bins);
 }
 
 static int label_of(const ab_data_shape *shape, const void *targets, int64_t i, int classes) {

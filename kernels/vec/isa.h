@@ -33,14 +33,14 @@ AB_MUST_CHECK ab_status ab_isa_find(const char *name, ab_isa *isa);
 #if defined(__x86_64__)
 #define AB_BY_ISA(type, name)                                                                                \
     extern const type name##_plain, name##_avx2, name##_avx512;                                              \
-    static const type *name##_get(void) {                                                                    \
+    static inline const type *name##_get(void) {                                                             \
         const ab_isa isa = ab_isa_get();                                                                     \
         return isa >= AB_ISA_AVX512 ? &name##_avx512 : isa == AB_ISA_AVX2 ? &name##_avx2 : &name##_plain;    \
     }
 #else
 #define AB_BY_ISA(type, name)                                                                                \
     extern const type name##_plain;                                                                          \
-    static const type *name##_get(void) { return &name##_plain; }
+    static inline const type *name##_get(void) { return &name##_plain; }
 #endif
 
 AB_END_DECLS

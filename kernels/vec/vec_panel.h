@@ -22,9 +22,10 @@ enum {
 
 /* c[r][0..columns) = sum over k < inner of a[r][k] * panel[k][0..columns) for each row r < rows, at most
  * AB_PANEL_ROWS. columns: at most AB_PANEL, a multiple of AB_PANEL_STEP. continues: the sums go on from those
- * in c. */
+ * in c; else those of every row from `start`, or from zeros if it is NULL. */
 typedef struct ab_panel_tile {
     const float *a, *panel;
+    const float *start;
     float *c;
     int64_t a_step, c_step; /* from one row to the next */
     int64_t rows, columns, inner;

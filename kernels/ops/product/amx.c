@@ -53,8 +53,8 @@ FOR_TILES void ab_amx_end(void) { _tile_release(); }
 
 /* Tile registers: 0 to 3 sums, 4 rows of a, 5 to 7 and again 5 columns of b. */
 #define START(i)                                                                                             \
-    if (i < p->tiles && p->continues)                                                                        \
-        _tile_loadd(i, p->c + (i)*AB_AMX_SIDE, c_bytes);                                                     \
+    if (i < p->tiles && from)                                                                                \
+        _tile_loadd(i, from + (i)*AB_AMX_SIDE, from_bytes);                                                  \
     else                                                                                                     \
         _tile_zero(i)
 #define ADD(i, b_register)                                                                                   \
@@ -68,7 +68,8 @@ FOR_TILES void ab_amx_end(void) { _tile_release(); }
 FOR_TILES void ab_amx_multiply(const ab_amx_product *p) {
     const int64_t c_bytes = p->c_step * (int64_t)sizeof(float),
                   a_bytes = p->a_step * (int64_t)sizeof(uint16_t),
-                  b_bytes = p->b_row * (int64_t)sizeof(uint16_t);
+                  b_bytes = p->b_row * (int64_t)sizeof(uint16_t), from_bytes = p->continues ? c_bytes : 0;
+    const float *from = p->continues ? p->c : p->start;
     const uint16_t *b = p->b;
     __asm__ volatile("" ::: "memory"); /* gcc's tile loads do not say that they read memory */
     START(0);

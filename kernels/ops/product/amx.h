@@ -19,10 +19,12 @@ enum {
 };
 
 /* c[r][0..16 * tiles) = sum over k < inner of a[r][k] * b[k][...] for 16 rows. inner: a multiple of
- * AB_AMX_INNER. tiles: at most AB_AMX_TILES. continues: the sums go on from those in c. */
+ * AB_AMX_INNER. tiles: at most AB_AMX_TILES. continues: the sums go on from those in c; else those of every
+ * row from `start`, or from zeros if it is NULL. */
 typedef struct ab_amx_product {
     const uint16_t *a; /* rows of bf16 */
     const uint16_t *b; /* of each tile of sums: [inner / 2][16 columns][2] */
+    const float *start;
     float *c;
     int64_t a_step, c_step; /* values from one row of a, of c to the next */
     int64_t b_step,

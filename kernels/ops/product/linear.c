@@ -47,11 +47,19 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return a->bias ? 2 : 1;
 }
 
+static ab_status own_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    AB_TRY(ab_few_rows_pass(spec, pass));
+    return *pass ? AB_OK : ab_blocked_pass(spec, pass);
+}
+
+static ab_status tiles_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    AB_TRY(ab_few_rows_amx_pass(spec, pass));
+    return *pass ? AB_OK : ab_blocked_amx_pass(spec, pass);
+}
+
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
-    static const ab_product_kind kind = {.what = "linear",
-                                         .own = ab_few_rows_pass,
-                                         .tiles = ab_few_rows_amx_pass,
-                                         .library = ab_dnnl_matmul_pass};
+    static const ab_product_kind kind = {
+        .what = "linear", .own = own_pass, .tiles = tiles_pass, .library = ab_dnnl_matmul_pass};
     const linear_attrs *a = io->attrs;
     const ab_shape *in = &io->in[0]->shape;
     ab_conv conv = {.window = {.in = {1, 1},

@@ -97,6 +97,11 @@ AB_MUST_CHECK ab_status ab_few_rows_backward(const ab_pass_spec *spec, ab_pass *
 /* The same for bf16 operands on CPUs with AMX, for an even number of inputs: all three products. */
 AB_MUST_CHECK ab_status ab_few_rows_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
 
+/* Products of linear layers with any number of rows, in blocks that stay in cache: fp32 operands; bf16 ones
+ * on CPUs with AMX, forward for an even number of inputs. Otherwise leaves *pass NULL. Bits as above. */
+AB_MUST_CHECK ab_status ab_blocked_pass(const ab_pass_spec *spec, ab_pass **pass);
+AB_MUST_CHECK ab_status ab_blocked_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
+
 /* Convolution for layers with at most eight result channels (LeNet's first layer, the input gradient of its
  * second), for which oneDNN's kernels are slow.
  *

@@ -12,6 +12,7 @@ static const op_case cases[] = {
     {&ab_op_conv2d, {{.ndim = 4, .dim = {3, 9, 11, 3}}}, 5, 3},
     {&ab_op_conv2d, {{.ndim = 4, .dim = {3, 20, 20, 16}}}, 16, 3},
     {&ab_op_linear, {{.ndim = 2, .dim = {9, 50}}}, 12, 0},
+    {&ab_op_linear, {{.ndim = 2, .dim = {300, 50}}}, 80, 0},
     {&ab_op_relu, {{.ndim = 4, .dim = {3, 40, 40, 20}}}, 0, 0},
     {&ab_op_max_pool2d, {{.ndim = 4, .dim = {30, 30, 30, 6}}}, 0, 2},
     {&ab_op_avg_pool2d, {{.ndim = 4, .dim = {3, 8, 8, 6}}}, 0, 3},

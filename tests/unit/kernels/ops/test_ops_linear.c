@@ -16,8 +16,8 @@ static const linear_case cases[] = {
     {2, 1030, 3, true},   {96, 64, 48, true},   {72, 260, 180, true}, /* cut into slices */
     {128, 40, 50, true},  {129, 40, 50, true},                        /* few rows, and one more */
     {70, 150, 190, true}, {65, 272, 48, false},                       /* several parts, groups and blocks */
-    {512, 96, 70, true}, /* the weight gradient into slices of the rows */
-    {63, 34, 129, true}, /* tiles of oneDNN before 3.1 (library_defects.c) */
+    {512, 96, 70, true},  {600, 34, 21, true},  {150, 530, 66, true}, /* more rows: blocks and sections */
+    {1100, 34, 20, true}, {63, 34, 129, true}, /* tiles of oneDNN before 3.1 (library_defects.c) */
 };
 
 typedef struct expected {
@@ -149,24 +149,30 @@ static void a_third_dimension_is_more_rows(void **state) {
     op_run_close(&b);
 }
 
-static void bits_do_not_depend_on_the_lanes(void **state) {
-    (void)state;
-    for (size_t k = 0; k < AB_COUNT_OF(cases); k++) {
-        op_attrs attrs = attrs_of(&cases[k]);
-        op_run r[3];
-        for (int i = 0; i < 3; i++) {
-            ab_exec exec = {.training = true};
-            assert_int_equal(ab_parallel_start(3 - i), AB_OK);
-            open_case(&r[i], &cases[k], &attrs, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec);
-            assert_int_equal(op_run_prepare(&r[i]), AB_OK);
-            op_run_both(&r[i]);
-            if (i > 0) op_run_same_results(&r[0], &r[i]);
-        }
-        for (int i = 0; i < 3; i++) op_run_close(&r[i]);
+static void case_with_other_lanes(const linear_case *k, op_formats formats) {
+    op_attrs attrs = attrs_of(k);
+    op_run r[3];
+    for (int i = 0; i < 3; i++) {
+        ab_exec exec = {.training = true};
+        assert_int_equal(ab_parallel_start(3 - i), AB_OK);
+        open_case(&r[i], k, &attrs, formats, &exec);
+        assert_int_equal(op_run_prepare(&r[i]), AB_OK);
+        op_run_both(&r[i]);
+        if (i > 0) op_run_same_results(&r[0], &r[i]);
     }
+    for (int i = 0; i < 3; i++) op_run_close(&r[i]);
 }
 
-static void few_rows_case_at_two_widths(const linear_case *k, op_formats formats) {
+static void bits_do_not_depend_on_the_lanes(void **state) {
+    (void)state;
+    static const op_formats formats[] = {{&ab_format_fp32, &ab_format_fp32, NULL},
+                                         {&ab_format_fp16, &ab_format_fp16, NULL},
+                                         {&ab_format_bf16, &ab_format_bf16, NULL}};
+    for (size_t k = 0; k < AB_COUNT_OF(cases); k++)
+        for (size_t f = 0; f < AB_COUNT_OF(formats); f++) case_with_other_lanes(&cases[k], formats[f]);
+}
+
+static void case_at_two_widths(const linear_case *k, op_formats formats) {
     const ab_isa levels[] = {AB_ISA_AVX2, AB_ISA_AVX512};
     static const char *const passes[] = {"forward", "backward_data", "backward_weights"};
     op_attrs attrs = attrs_of(k);
@@ -178,61 +184,74 @@ static void few_rows_case_at_two_widths(const linear_case *k, op_formats formats
         assert_int_equal(op_run_prepare(&r[i]), AB_OK);
         op_run_both(&r[i]);
     }
+    const char *own = k->rows <= 128 ? "panel:avx2" : "blocked:avx2";
     for (size_t i = 0; i < AB_COUNT_OF(passes); i++)
-        assert_int_equal(strstr(ab_op_linear.describe(&r[0].io, passes[i]), "panel:avx2") != NULL,
-                         k->rows <= 128);
-    if (k->rows <= 128) op_run_same_results(&r[0], &r[1]);
+        assert_non_null(strstr(ab_op_linear.describe(&r[0].io, passes[i]), own));
+    op_run_same_results(&r[0], &r[1]);
     for (int i = 0; i < 2; i++) op_run_close(&r[i]);
 }
 
-static void few_rows_give_the_same_bits_at_every_vector_width(void **state) {
+static void every_vector_width_gives_the_same_bits(void **state) {
     (void)state;
     int formats;
     const op_formats *format = op_all_formats(&formats);
     for (int f = 0; f < formats && ab_isa_best() >= AB_ISA_AVX512; f++)
-        for (size_t k = 0; k < AB_COUNT_OF(cases); k++) few_rows_case_at_two_widths(&cases[k], format[f]);
+        for (size_t k = 0; k < AB_COUNT_OF(cases); k++) case_at_two_widths(&cases[k], format[f]);
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
-static bool uses_tiles(ab_isa level) {
-    op_attrs attrs = attrs_of(&cases[5]);
+static bool uses_tiles(ab_isa level, const linear_case *k, const char *tiles_text) {
+    op_attrs attrs = attrs_of(k);
     ab_exec exec = {.training = true};
     op_run r;
     assert_int_equal(ab_isa_force(level), AB_OK);
-    open_case(&r, &cases[5], &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+    open_case(&r, k, &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
     assert_int_equal(op_run_prepare(&r), AB_OK);
-    const bool tiles = strcmp(ab_op_linear.describe(&r.io, "forward"), "native+tiles:amx_bf16") == 0;
+    const bool tiles = strcmp(ab_op_linear.describe(&r.io, "backward_data"), tiles_text) == 0;
     op_run_close(&r);
     return tiles;
 }
 
 static void bf16_is_computed_in_tiles_where_the_cpu_level_has_them(void **state) {
     (void)state;
-    assert_false(uses_tiles(AB_ISA_PLAIN));
-    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
-    assert_int_equal(uses_tiles(ab_isa_best()), ab_amx_is_usable());
+    static const linear_case many = {200, 40, 50, true};
+    const linear_case *of[] = {&cases[5], &many};
+    static const char *const text[] = {"native+tiles:amx_bf16", "native+blocked:amx_bf16"};
+    for (size_t i = 0; i < AB_COUNT_OF(of); i++) {
+        assert_false(uses_tiles(AB_ISA_PLAIN, of[i], text[i]));
+        assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+        assert_int_equal(uses_tiles(ab_isa_best(), of[i], text[i]), ab_amx_is_usable());
+    }
 }
 
-/* An infinity in one input reaches exactly its row of out; one in dout exactly its row of din. */
+static void check_infinities(const linear_case *k, ab_cpu_path path) {
+    op_attrs attrs = attrs_of(k);
+    ab_exec exec = {.training = true, .path = path};
+    op_run r;
+    open_case(&r, k, &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+    oracle_put(&r.in[0], k->in + 2, (double)INFINITY);
+    oracle_put(&r.dout, 2 * k->out + 1, (double)-INFINITY);
+    if (op_run_prepare(&r) == AB_OK) {
+        op_run_both(&r);
+        for (int64_t i = 0; i < ab_tensor_count(&r.out); i++)
+            assert_int_equal(!isfinite(oracle_get(&r.out, i)), i / k->out == 1);
+        for (int64_t i = 0; i < ab_tensor_count(&r.din[0]); i++)
+            assert_int_equal(!isfinite(oracle_get(&r.din[0], i)), i / k->in == 2);
+        for (int64_t i = 0; i < ab_tensor_count(&r.dparam[0]); i++)
+            assert_int_equal(!isfinite(oracle_get(&r.dparam[0], i)), i % k->in == 2 || i / k->in == 1);
+    }
+    op_run_close(&r);
+}
+
+/* An infinity in one input reaches exactly its row of out and its column of the weight gradient; one in dout
+ * exactly its row of din and of the weight gradient. */
 static void infinities_stay_in_their_row(void **state) {
     (void)state;
-    for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++)
-        for (int k = 1; k < 4; k++) {
-            op_attrs attrs = attrs_of(&cases[k]);
-            ab_exec exec = {.training = true, .path = (ab_cpu_path)path};
-            op_run r;
-            open_case(&r, &cases[k], &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
-            oracle_put(&r.in[0], cases[k].in + 2, (double)INFINITY);
-            oracle_put(&r.dout, 2 * cases[k].out + 1, (double)-INFINITY);
-            if (op_run_prepare(&r) == AB_OK) {
-                op_run_both(&r);
-                for (int64_t i = 0; i < ab_tensor_count(&r.out); i++)
-                    assert_int_equal(!isfinite(oracle_get(&r.out, i)), i / cases[k].out == 1);
-                for (int64_t i = 0; i < ab_tensor_count(&r.din[0]); i++)
-                    assert_int_equal(!isfinite(oracle_get(&r.din[0], i)), i / cases[k].in == 2);
-            }
-            op_run_close(&r);
-        }
+    static const linear_case many = {131, 38, 18, true};
+    for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
+        for (int k = 1; k < 4; k++) check_infinities(&cases[k], (ab_cpu_path)path);
+        check_infinities(&many, (ab_cpu_path)path);
+    }
 }
 
 static void images_must_be_flattened_first(void **state) {
@@ -258,7 +277,7 @@ int main(void) {
         cmocka_unit_test(each_tensor_may_have_its_own_format),
         cmocka_unit_test(a_third_dimension_is_more_rows),
         cmocka_unit_test(bits_do_not_depend_on_the_lanes),
-        cmocka_unit_test(few_rows_give_the_same_bits_at_every_vector_width),
+        cmocka_unit_test(every_vector_width_gives_the_same_bits),
         cmocka_unit_test(bf16_is_computed_in_tiles_where_the_cpu_level_has_them),
         cmocka_unit_test(infinities_stay_in_their_row),
         cmocka_unit_test(images_must_be_flattened_first),

@@ -1,0 +1,100 @@
+/* Products of many rows in fp32 vectors; see blocked.h. Half operands are widened as they are packed. */
+#include "kernels/ops/product/blocked.h"
+
+#include "kernels/core/text.h"
+#include "kernels/ops/blocks.h"
+
+/* PART: a panel of so many values takes 32 KiB. */
+enum { PART = 256, SECTION = 512 };
+
+static void pack(const ab_blocked_operands *from, void *to, ab_range columns, ab_range inner, float *buffer) {
+    const int64_t step = from->columns_step;
+    if (!from->columns_turned) {
+        const ab_panel_part part = ab_panel_part_of(&from->columns, inner.first * step + columns.first, step,
+                                                    inner.count, columns.count);
+        ab_vec_part_get()->pack(to, &part);
+        return;
+    }
+    ab_panel_part part = ab_panel_part_of(&from->columns, columns.first * step + inner.first, step,
+                                          columns.count, inner.count);
+    float *panel = to;
+    if (part.kind != AB_PANEL_FP32) {
+        ab_vec_part_get()->read(buffer, PART, &part);
+        part.data = buffer;
+        part.step = PART;
+    }
+    ab_vec_panel_get()->transpose(panel, AB_PANEL, part.data, part.step, columns.count, inner.count);
+    const int64_t end = ab_div_up(columns.count, AB_PANEL_STEP) * AB_PANEL_STEP;
+    for (int64_t k = 0; columns.count < end && k < inner.count; k++)
+        for (int64_t c = columns.count; c < end; c++) panel[k * AB_PANEL + c] = 0.0f;
+}
+
+/* Lines that are stored as [inner][line], a few values of the inner dimension at a time. */
+static void turn_lines(const ab_blocked_operands *from, ab_range lines, ab_range inner, float *copy,
+                       int64_t step, float *buffer) {
+    for (int64_t k = 0; k < inner.count; k += AB_BLOCKED_TURN) {
+        ab_panel_part part =
+            ab_panel_part_of(&from->lines, (inner.first + k) * from->lines_step + lines.first,
+                             from->lines_step, ab_min64(AB_BLOCKED_TURN, inner.count - k), lines.count);
+        if (part.kind != AB_PANEL_FP32) {
+            ab_vec_part_get()->read(buffer, lines.count, &part);
+            part.data = buffer;
+            part.step = lines.count;
+        }
+        ab_vec_panel_get()->transpose(copy + k, step, part.data, part.step, part.rows, part.columns);
+    }
+}
+
+static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab_range inner, void *copy,
+                             int64_t step, float *buffer) {
+    if (from->lines_turned) {
+        turn_lines(from, lines, inner, copy, step, buffer);
+        return (ab_blocked_lines){copy, step};
+    }
+    const ab_panel_part part = ab_panel_part_of(&from->lines, lines.first * from->lines_step + inner.first,
+                                                from->lines_step, lines.count, inner.count);
+    if (part.kind == AB_PANEL_FP32) return (ab_blocked_lines){part.data, part.step};
+    ab_vec_part_get()->read(copy, step, &part);
+    return (ab_blocked_lines){copy, step};
+}
+
+/* Fetches the sums of the lines of a tile, which may be in memory. */
+static void fetch_sums(const ab_blocked_product *m, int64_t line) {
+    enum { STEP = AB_ALIGN / (int)sizeof(float) };
+    for (int64_t i = line; i < ab_min64(line + AB_PANEL_ROWS, m->count); i++)
+        for (int64_t c = 0; c < m->columns; c += STEP)
+            __builtin_prefetch(m->sums + i * m->sums_step + c, 1, 3);
+}
+
+static void multiply(const ab_blocked_product *m) {
+    ab_panel_tile tile = {.panel = m->panel,
+                          .a_step = m->lines.step,
+                          .c_step = m->sums_step,
+                          .columns = m->columns,
+                          .inner = m->inner,
+                          .start = m->start,
+                          .continues = m->continues};
+    for (int64_t i = 0; i < m->count; i += AB_PANEL_ROWS) {
+        tile.a = (const float *)m->lines.data + i * m->lines.step;
+        tile.c = m->sums + i * m->sums_step;
+        tile.rows = ab_min64(AB_PANEL_ROWS, m->count - i);
+        fetch_sums(m, i + AB_PANEL_ROWS);
+        ab_vec_panel_get()->tile(&tile);
+    }
+}
+
+ab_status ab_blocked_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    static const ab_blocked_unit unit = {.format = &ab_format_fp32,
+                                         .lines = AB_PANEL_ROWS,
+                                         .inner = 1,
+                                         .part = PART,
+                                         .section = SECTION,
+                                         .pack = pack,
+                                         .take = take,
+                                         .multiply = multiply};
+    char name[AB_PASS_TEXT];
+    *pass = NULL;
+    if (spec->operands != &ab_format_fp32) return AB_OK;
+    ab_text_show(name, sizeof name, "blocked:%s", ab_isa_name(ab_isa_get()));
+    return ab_blocked_make(spec, &unit, name, pass);
+}

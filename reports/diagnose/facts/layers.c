@@ -94,19 +94,21 @@ static double first_gradient(const cJSON *cell, const char *layer) {
 }
 
 ab_back ab_layers_back(const cJSON *cell) {
-    ab_back back = {.growth = (double)NAN, .early = "", .late = ""};
+    ab_back back = {.growth = (double)NAN, .early = ""};
     const cJSON *output;
-    const char *largest_layer = "";
-    double largest = 0;
+    double first = (double)NAN, before = (double)NAN, last = (double)NAN;
     cJSON_ArrayForEach(output, ab_json_at(cell, "probes.activations")) {
         const char *layer = ab_json_text(output, "layer", "");
         const double size = first_gradient(cell, layer);
         if (!(size > 0)) continue;
-        if (largest > 0 && !(back.growth >= largest / size))
-            back = (ab_back){.growth = largest / size, .early = largest_layer, .late = layer};
-        if (!(size > largest)) continue;
-        largest = size;
-        largest_layer = layer;
+        if (!back.early[0]) {
+            back.early = layer;
+            first = size;
+            continue;
+        }
+        before = last;
+        last = size;
     }
+    if (before > 0) back.growth = first / fmax(before, last);
     return back;
 }

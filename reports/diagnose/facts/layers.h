@@ -21,12 +21,12 @@ ab_front ab_layers_front(const cJSON *cell);
  */
 double ab_layers_growth(const cJSON *cell, int *place);
 
-/* By how much gradients grow on their way back through the layers, at most: that of the output of one that
- * runs early over that of one that runs later (root mean squares of values that are not 0), in the first
- * steps that show layers. NAN: fewer than two gradients were shown. */
+/* By how much gradients grow on their way back through the layers: that of the output of the layer that runs
+ * first over the larger one of the last two (root mean squares of values that are not 0), in the first steps
+ * that show layers. One large layer alone makes none. NAN: fewer than three gradients were shown. */
 typedef struct ab_back {
     double growth;
-    const char *early, *late; /* borrowed */
+    const char *early; /* the layer that runs first; borrowed */
 } ab_back;
 ab_back ab_layers_back(const cJSON *cell);
 

@@ -236,16 +236,21 @@ static bool falls_between(const ab_facts *facts, int a, int b, int c, int d, dou
     return *fall > facts->limits->trend_errors * hypot(before_error, after_error);
 }
 
+enum { EARLY = 5 * AB_SUMMARY_FINAL_LOSSES }; /* steps: too few to tell where a loss goes */
+
+static bool half_is_left(const ab_facts *facts) {
+    return facts->loss.first > 0 && facts->loss.final > facts->limits->stopped_left * facts->loss.first;
+}
+
 bool ab_loop_unsettled(const ab_facts *facts, int step) {
-    const ab_loss_facts *loss = &facts->loss;
     double fall;
-    if (step < 5 * AB_SUMMARY_FINAL_LOSSES)
-        return loss->first > 0 && loss->final > facts->limits->stopped_left * loss->first;
+    if (step < EARLY) return half_is_left(facts);
     return falls_between(facts, step / 2, step - step / 4, step - step / 4, step, &fall);
 }
 
 bool ab_loop_cut_short(const ab_facts *facts, const ab_rate_end *end) {
     double fall;
+    if (end->since < EARLY && half_is_left(facts)) return true;
     return falls_between(facts, end->half, end->quarter, end->since, facts->loss.steps, &fall) &&
            fall > facts->limits->rate_fall * (facts->loss.first - facts->loss.final);
 }

@@ -117,9 +117,10 @@ ab_warm_up ab_loop_warm_up(const ab_facts *facts);
  * that is too early to tell, more than half of the first loss is left at the end. */
 bool ab_loop_unsettled(const ab_facts *facts, int step);
 
-/* Whether the loss fell until the rate was gone, however early it began to fall: where all rates together are
+/* Whether the loss fell until the rate was gone, however early it began to fall: with the sum of all rates as
  * the clock, the losses of its third quarter are above those after the end by more than chance, and by a
- * share of all that was learned (rate_fall). */
+ * share of all that was learned (rate_fall); or, where that is too early to tell, more than half of the first
+ * loss is left. */
 bool ab_loop_cut_short(const ab_facts *facts, const ab_rate_end *end);
 
 /* A rate that had fallen and rises again until the last step. */

@@ -86,14 +86,15 @@ static bool far_off(const ab_case *c, const ab_stated *first, ab_verdict *verdic
  * (chaotic initialisation: Poole et al. 2016, Schoenholz et al. 2017). */
 static bool grows_back(const ab_case *c, const ab_stated *first, ab_verdict *verdict) {
     const ab_back back = ab_layers_back(reference(c));
-    if (!(first->last > c->facts.limits->far_above) || !(back.growth > c->facts.limits->exploding))
+    if (!(first->last > c->facts.limits->far_above) || !(back.growth > c->facts.limits->back_growth))
         return false;
     say_first(first, verdict);
     ab_text_clean(verdict->layer, sizeof verdict->layer, back.early);
-    ab_verdict_add_evidence(verdict,
-                            "the gradient of the output of %s is %.3g times that of %s, which runs later: it "
-                            "grows from layer to layer on its way back",
-                            ab_text_brief(verdict->layer, 60), back.growth, ab_text_brief(back.late, 60));
+    ab_verdict_add_evidence(
+        verdict,
+        "the gradient of the output of %s, which runs first, is %.3g times that of the last "
+        "two layers: it grows from layer to layer on its way back",
+        ab_text_brief(verdict->layer, 60), back.growth);
     ab_verdict_point(&c->facts, verdict, "/probes/tensors");
     return true;
 }

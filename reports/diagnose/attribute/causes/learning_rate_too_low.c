@@ -73,8 +73,7 @@ static bool rate_ended(const ab_case *c, ab_verdict *verdict) {
     const ab_rate_end end = ab_loop_rate_end(&c->facts);
     if (end.since < 0 || ab_stated_of(&c->facts, "optimizer_replaced").known || loss->nonfinite > 0 ||
         end.since > c->facts.limits->rate_ended_early * loss->steps ||
-        loss->steps - end.since < 2 * AB_SUMMARY_FINAL_LOSSES ||
-        !(ab_loop_unsettled(&c->facts, end.since) || ab_loop_cut_short(&c->facts, &end)))
+        loss->steps - end.since < 2 * AB_SUMMARY_FINAL_LOSSES || !ab_loop_cut_short(&c->facts, &end))
         return false;
     ab_verdict_own(verdict, AB_PROOF_SHOWN, end.since);
     ab_verdict_add_evidence(verdict,

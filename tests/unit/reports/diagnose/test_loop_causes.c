@@ -37,7 +37,8 @@ typedef struct loop {
     bool silent;           /* the outputs of a layer act are all 0 */
     bool has_front;        /* a layer in runs before fc, and its gradients are `front` times those of fc */
     double front;
-    double back;      /* the gradients of the outputs of in are this times those of fc; 0: none are shown */
+    double back;    /* gradients of the outputs of in are this times those of fc and out; 0: none are shown */
+    bool one_layer; /* those of fc are as large as those of in */
     bool listed_last; /* it is the last one of the parameters */
     const char *fact; /* stated once at step 3 */
     const char *place;
@@ -172,8 +173,10 @@ static void show_front(ampprobe *p, const loop *l, double scale) {
     show_layer(p, "in", 1);
     show_layer(p, "fc", 1);
     if (l->back <= 0) return;
+    show_layer(p, "out", 1);
     show_output(p, "in", (float)l->back, AMPPROBE_ACTIVATION_GRADIENT);
-    show_output(p, "fc", 1, AMPPROBE_ACTIVATION_GRADIENT);
+    show_output(p, "fc", l->one_layer ? (float)l->back : 1, AMPPROBE_ACTIVATION_GRADIENT);
+    show_output(p, "out", 1, AMPPROBE_ACTIVATION_GRADIENT);
 }
 
 static void state_costs(ampprobe *p, const loop *l, int i) {
@@ -582,6 +585,9 @@ static void a_rate_that_is_gone_before_the_run_is(void **state) {
     expect(cut, "learning_rate_too_low", NULL);
     cut.dropped = 5; /* nearly all had been learned by then */
     expect_no(cut, "learning_rate_too_low");
+    cut = falling_rate(300);
+    cut.dropped = 9; /* so here: what is left to learn is little, though the loss still falls */
+    expect_no(cut, "learning_rate_too_low");
     steps = STEPS;
 }
 
@@ -670,6 +676,9 @@ static void gradients_that_grow_on_their_way_back_explode(void **state) {
     l.back = 5; /* of sound initial weights they grow little */
     expect_no(l, "exploding_signal");
     l.back = 120;
+    l.one_layer = true; /* one large layer is no growth from layer to layer */
+    expect_no(l, "exploding_signal");
+    l.one_layer = false;
     l.first_cost = 1.2; /* and first predictions cost what constant ones do */
     expect_no(l, "exploding_signal");
 }

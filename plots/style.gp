@@ -1,6 +1,6 @@
 # Shared by all plots: terminal, fonts, colours (Okabe-Ito palette, safe for colour-blind readers).
 # Required variables: name, page_note, width, height (pixels). Optional: format = 'png' (default) or 'svg';
-# to_stdout: the picture goes to standard output in place of a file.
+# to_file: the file that the picture goes to, in place of one named after the script.
 # Labels and keys are 'noenhanced': no character in them is interpreted as markup.
 if (!exists("format")) format = 'png'
 font_name = 'DejaVu Sans'
@@ -17,7 +17,8 @@ if (format eq 'svg') {
 folder_of(path) = strlen(path) == 0 || path[strlen(path):strlen(path)] eq '/' ? path \
     : folder_of(path[1:strlen(path)-1])
 folder = exists("ARG0") ? folder_of(ARG0) : ''
-if (!exists("to_stdout")) set output folder.name.'.'.format
+if (!exists("to_file")) to_file = folder.name.'.'.format
+set output to_file
 set encoding utf8
 set datafile missing '?'
 data = folder.name.'.dat'

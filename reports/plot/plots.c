@@ -36,7 +36,8 @@ static const ab_plot_words words[] = {
 
 extern const char ab_embedded_gp_style[];
 
-enum { FILE_NAME = AB_PLOT_FILE, NOT_FOUND = 127, AT_ONCE = 4 };
+/* AT_ONCE: processes of gnuplot; GROUP: most pictures that one of them draws. */
+enum { FILE_NAME = AB_PLOT_FILE, AT_ONCE = 4, GROUP = 8 };
 
 int ab_plots_count(void) { return (int)AB_COUNT_OF(plots); }
 const ab_plot *ab_plots_at(int i) { return plots[i]; }
@@ -179,14 +180,13 @@ out:
 
 /* ---- gnuplot --------------------------------------------------------------------------------- */
 
-/* Starts gnuplot in the folder: the picture goes to the open file `picture`, messages to gnuplot.log. */
-static ab_status start_gnuplot(const char *folder, int picture, char *const *argv, ab_spawned *gnuplot) {
+/* Starts gnuplot in the folder: messages go to gnuplot.log. */
+static ab_status start_gnuplot(const char *folder, char *const *argv, ab_spawned *gnuplot) {
     char *log = join_path(folder, "gnuplot", ".log");
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const int messages = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
     const ab_spawn_request request = {
-        .argv = argv, .folder = folder, .in = null, .out = picture, .err = messages, .guarded = true};
-    *gnuplot = (ab_spawned){.pid = -1};
+        .argv = argv, .folder = folder, .in = null, .out = null, .err = messages, .guarded = true};
     ab_status status = null < 0 || messages < 0 ? ab_fail(AB_OUTPUT, "%s: cannot write gnuplot.log", folder)
                                                 : ab_spawn(&request, gnuplot);
     if (null >= 0) close(null);
@@ -201,27 +201,64 @@ static void sweep(const char *folder) {
     free(anything);
 }
 
-/* A picture that gnuplot draws into NAME.FORMAT, which appears when it is complete. */
+/* Pictures that one process of gnuplot draws into NAME.FORMAT, which appear when all are complete: starting
+ * it takes as long as drawing one. */
 typedef struct drawing {
-    ab_outfile picture;
+    int pages;
+    char name[GROUP][FILE_NAME];
+    ab_outfile picture[GROUP];
     ab_spawned gnuplot;
 } drawing;
 
-/* Starts gnuplot. Returns 0; NOT_FOUND if it is missing, -1 if it could not be started. */
-static int begin_drawing(const char *folder, const char *name, const char *format, drawing *d) {
-    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[48],
-                                suffix[8];
-    ab_text_exact(suffix, sizeof suffix, ".%s", format);
-    ab_text_exact(script, sizeof script, "%s.gp", name);
-    ab_text_exact(choice, sizeof choice, "format='%s'; to_stdout=1", format);
-    char *const argv[] = {program, defaults, option, choice, script, NULL};
-    if (open_file(folder, name, suffix, &d->picture) != AB_OK) return -1;
-    if (start_gnuplot(folder, fileno(d->picture.stream), argv, &d->gnuplot) == AB_OK) return 0;
-    ab_status status = ab_outfile_close(&d->picture, AB_INTERNAL);
-    return status != AB_OK && d->gnuplot.missing ? NOT_FOUND : -1;
+static ab_status close_pictures(drawing *d, int pages, ab_status status) {
+    ab_status closed = status;
+    for (int i = 0; i < pages; i++) {
+        const ab_status own = ab_outfile_close(&d->picture[i], status);
+        if (closed == AB_OK) closed = own;
+    }
+    return closed;
 }
 
-/* Waits for gnuplot. Whether the picture is there. */
+static ab_status open_pictures(const char *folder, const char *format, drawing *d) {
+    char suffix[8];
+    ab_text_exact(suffix, sizeof suffix, ".%s", format);
+    for (int i = 0; i < d->pages; i++) {
+        const ab_status status = open_file(folder, d->name[i], suffix, &d->picture[i]);
+        if (status != AB_OK) return close_pictures(d, i, status);
+    }
+    return AB_OK;
+}
+
+/* The name that gnuplot, in the folder, writes the picture under. */
+static const char *written_name(const ab_outfile *picture) {
+    const char *path = picture->temporary ? picture->temporary : picture->path;
+    return path + ab_folder_length(path);
+}
+
+/* Every script begins with nothing of those before it. */
+static ab_status begin_pictures(const char *folder, const char *format, drawing *d) {
+    enum { TEXT = 512, WORDS = 4 };
+    static char program[] = "gnuplot", defaults[] = "-d", option[] = "-e", anew[] = "reset session";
+    char text[GROUP][TEXT], *argv[2 + WORDS * GROUP + 1] = {program, defaults};
+    for (int i = 0; i < d->pages; i++) {
+        char *const page[WORDS] = {option, anew, option, text[i]};
+        if (!ab_text_fits(text[i], TEXT, "format='%s'; to_file='%s'; load '%s.gp'; unset output", format,
+                          written_name(&d->picture[i]), d->name[i]))
+            return ab_fail(AB_OUTPUT, "%s: expected shorter names of pictures", folder);
+        memcpy(argv + 2 + WORDS * i, page, sizeof page);
+    }
+    return start_gnuplot(folder, argv, &d->gnuplot);
+}
+
+/* Starts gnuplot. */
+static ab_status begin_drawing(const char *folder, const char *format, drawing *d) {
+    d->gnuplot = (ab_spawned){.pid = -1};
+    AB_TRY(open_pictures(folder, format, d));
+    const ab_status status = begin_pictures(folder, format, d);
+    return status == AB_OK ? AB_OK : close_pictures(d, d->pages, status);
+}
+
+/* Waits for gnuplot. Whether the pictures are there. */
 static bool end_drawing(drawing *d) {
     int state = 0;
     pid_t ended;
@@ -229,7 +266,7 @@ static bool end_drawing(drawing *d) {
     while (ended < 0 && errno == EINTR);
     ab_spawn_done(&d->gnuplot);
     const bool drawn = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
-    return ab_outfile_close(&d->picture, drawn ? AB_OK : AB_INTERNAL) == AB_OK;
+    return close_pictures(d, d->pages, drawn ? AB_OK : AB_INTERNAL) == AB_OK;
 }
 
 static void remove_log(const char *folder) {
@@ -240,45 +277,63 @@ static void remove_log(const char *folder) {
 
 /* Pictures in the making, the oldest first. */
 typedef struct drawings {
+    const char *folder, *format;
     drawing queue[AT_ONCE];
     int begun, ended, rendered, failed;
+    bool missing; /* gnuplot is */
 } drawings;
 
+/* What fails in a group is not known: its pictures are then drawn one by one. */
+static void draw_each(drawings *all, const drawing *group) {
+    for (int i = 0; i < group->pages; i++) {
+        drawing one = {.pages = 1};
+        ab_text_exact(one.name[0], FILE_NAME, "%s", group->name[i]);
+        const bool drawn =
+            group->pages > 1 && begin_drawing(all->folder, all->format, &one) == AB_OK && end_drawing(&one);
+        *(drawn ? &all->rendered : &all->failed) += 1;
+    }
+}
+
 static void end_oldest(drawings *all) {
-    if (end_drawing(&all->queue[all->ended++ % AT_ONCE]))
-        all->rendered++;
+    drawing *d = &all->queue[all->ended++ % AT_ONCE];
+    if (end_drawing(d))
+        all->rendered += d->pages;
     else
-        all->failed++;
+        draw_each(all, d);
 }
 
-/* Returns false if gnuplot is missing. */
-static bool draw_page(const char *folder, const char *name, const char *format, drawings *all) {
-    if (all->begun - all->ended == AT_ONCE) end_oldest(all);
-    const int status = begin_drawing(folder, name, format, &all->queue[all->begun % AT_ONCE]);
-    if (status == 0)
+static void begin_next(drawings *all) {
+    drawing *d = &all->queue[all->begun % AT_ONCE];
+    if (d->pages == 0 || all->missing) return;
+    if (begin_drawing(all->folder, all->format, d) == AB_OK) {
         all->begun++;
-    else
-        all->failed++;
-    return status != NOT_FOUND;
+        if (all->begun - all->ended == AT_ONCE) end_oldest(all);
+    } else {
+        all->missing = d->gnuplot.missing;
+        if (!all->missing) draw_each(all, d);
+    }
+    all->queue[all->begun % AT_ONCE].pages = 0;
 }
 
-static bool draw_pages(const ab_plot *plot, int pages, const char *folder, const char *format,
-                       drawings *all) {
-    char name[FILE_NAME];
-    for (int page = 0; page < pages; page++)
-        if (!draw_page(folder, ab_plot_page_name(plot, page, name), format, all)) return false;
-    return true;
+static void add_page(drawings *all, const ab_plot *plot, int page, int group) {
+    drawing *d = &all->queue[all->begun % AT_ONCE];
+    ab_plot_page_name(plot, page, d->name[d->pages++]);
+    if (d->pages == group) begin_next(all);
 }
 
 static void draw_all(const ab_plot *const *list, size_t count, const cJSON *document, const char *folder,
                      const char *format, int *rendered, const char **note) {
-    drawings all = {.begun = 0};
-    bool found = true;
-    for (size_t i = 0; i < count && found; i++)
-        found = draw_pages(list[i], ab_plot_drawn_pages(list[i], document), folder, format, &all);
+    drawings all = {.folder = folder, .format = format};
+    int total = 0;
+    for (size_t i = 0; i < count; i++) total += ab_plot_drawn_pages(list[i], document);
+    const int group = total > 2 * GROUP ? GROUP : (total + 1) / 2; /* few pages: in two processes */
+    for (size_t i = 0; i < count; i++)
+        for (int page = 0, n = ab_plot_drawn_pages(list[i], document); page < n && !all.missing; page++)
+            add_page(&all, list[i], page, group);
+    begin_next(&all);
     while (all.ended < all.begun) end_oldest(&all);
     *rendered = all.rendered;
-    if (!found)
+    if (all.missing)
         *note = "gnuplot was not found: the data and scripts were written, draw them with gnuplot later";
     else if (all.failed)
         *note = "gnuplot failed on at least one plot: see gnuplot.log beside the plots";

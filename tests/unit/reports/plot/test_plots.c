@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const names[] = {"frontier", "gradients", "loss", "scale", "cost", "flush"};
@@ -98,6 +99,47 @@ static void test_gnuplot_draws_every_plot_of_every_document(void **state) {
         cJSON_Delete(document);
         clear_folder();
     }
+}
+
+/* A gnuplot that draws nothing and stops at the script "loss.gp", as the real one does at an error. */
+static void write_fake_gnuplot(char path[300]) {
+    snprintf(path, 300, "%s-bin", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    char program[320];
+    snprintf(program, sizeof program, "%s/gnuplot", path);
+    FILE *file = fopen(program, "w");
+    assert_non_null(file);
+    fputs("#!/bin/sh\n"
+          "for word; do\n"
+          "    case $word in *\"load 'loss.gp'\"*) exit 1;; esac\n"
+          "    case $word in *to_file=*) name=${word#*to_file=\\'}; echo picture >\"${name%%\\'*}\";; esac\n"
+          "done\n",
+          file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(program, 0700), 0);
+}
+
+static void test_a_picture_that_fails_takes_no_other_along(void **state) {
+    (void)state;
+    const char *note = NULL;
+    char path[300], searched[4096], program[320];
+    int rendered = -1;
+    cJSON *document = ab_test_fixture("lenet5");
+    write_fake_gnuplot(path);
+    snprintf(searched, sizeof searched, "%s:%s", path, search_path);
+    setenv("PATH", searched, 1);
+    assert_int_equal(ab_plots_write(document, folder, &rendered, &note), AB_OK);
+    setenv("PATH", search_path, 1);
+    assert_int_equal(rendered, AB_COUNT_OF(names) - 1);
+    assert_non_null(note);
+    assert_non_null(strstr(note, "gnuplot failed on at least one plot"));
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++)
+        assert_int_equal(exists(names[i], ".png"), strcmp(names[i], "loss") != 0);
+    snprintf(program, sizeof program, "%s/gnuplot", path);
+    unlink(program);
+    rmdir(path);
+    cJSON_Delete(document);
+    clear_folder();
 }
 
 static void test_the_same_document_gives_the_same_files(void **state) {
@@ -369,6 +411,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_gnuplot_data_and_scripts_are_complete),
         cmocka_unit_test(test_gnuplot_draws_every_plot_of_every_document),
+        cmocka_unit_test(test_a_picture_that_fails_takes_no_other_along),
         cmocka_unit_test(test_the_same_document_gives_the_same_files),
         cmocka_unit_test(test_no_string_of_a_document_is_a_command),
         cmocka_unit_test(test_many_cells_go_to_several_pages),

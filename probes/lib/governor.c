@@ -50,11 +50,21 @@ static bool may_wait(const ampprobe *p) {
            ab_lib_governor_owes(p->config.budget, g->cost, g->run);
 }
 
+/* In the first steps of a stage layers are shown when there are twice as many. */
+static bool is_doubled(int64_t own) { return own < SHORTEST_STAGE && ((own + 1) & own) == 0; }
+
+/* Whether gradients are soon counted together with the layers: a step that shows both costs less than two. */
+static bool waits_for_layers(const ampprobe *p) {
+    const int64_t step = ab_lib_ended(p), own = step - p->governor.stage_from;
+    return own < SHORTEST_STAGE && !is_doubled(own) && step >= p->governor.sick_until;
+}
+
 /* Whether gradients were not counted for a quarter more steps than when they last were; for twice as many, if
  * that may wait (8 / 5 of a quarter more). */
 static bool is_late(const ampprobe *p) {
     const int64_t step = ab_lib_ended(p), next = p->governor.next_gradients;
-    return p->config.budget > 0 && step >= next && (5 * step >= 8 * next || !may_wait(p));
+    if (p->config.budget == 0 || step < next || waits_for_layers(p)) return false;
+    return 5 * step >= 8 * next || !may_wait(p);
 }
 
 static double grown(double before, double value) {
@@ -155,7 +165,7 @@ static bool layers_next(const ampprobe *p) {
     if (g->skipped_last && g->layer_credit >= 0) return true;
     if (g->layers_last) return false;
     if (g->layer_credit >= layer_seconds(g) || step >= g->next_layers) return true;
-    return own < 16 && ((own + 1) & own) == 0;
+    return is_doubled(own);
 }
 
 /* What is asked for because it is late is late again after as many steps more, whether or not the caller

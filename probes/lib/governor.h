@@ -7,15 +7,15 @@
  * proportion, on average, and the share holds on a busy machine, too.
  *
  * The first steps are looked at whatever they cost: on credit. Layers at steps 0, 1, 3, 7 and 15, from 1024
- * on at the latest when there are four times as many steps; gradients at steps 0 to 3, and then when a
- * quarter more steps have gone by since they last were. Such steps grow in number with the logarithm of the
- * steps, and so does what they cost. What they and attaching have cost is owed: while that, all of it, is
- * more than AB_LIB_OWES times the budget of the run so far, gradients that are not paid for wait from step 64
- * on until there are twice as many steps. Nothing waits in a run that may be sick: if a step of its second
- * half was skipped, or had a loss or gradients that are not finite. A step of t seconds without the probe
- * pays back (AB_LIB_OWES * budget - q) * t, where q is what the probe takes of every step: first steps that
- * cost F are paid after F / (t * (AB_LIB_OWES * budget - q)) steps, of a millisecond about a thousand, of 50
- * ms about two hundred. */
+ * on at the latest when there are four times as many steps; gradients at steps 0 to 3, then with the layers,
+ * and from step 16 on when a quarter more steps have gone by since they last were. Such steps grow in number
+ * with the logarithm of the steps, and so does what they cost. What they and attaching have cost is owed:
+ * while that, all of it, is more than AB_LIB_OWES times the budget of the run so far, gradients that are not
+ * paid for wait from step 64 on until there are twice as many steps. Nothing waits in a run that may be sick:
+ * if a step of its second half was skipped, or had a loss or gradients that are not finite. A step of t
+ * seconds without the probe pays back (AB_LIB_OWES * budget - q) * t, where q is what the probe takes of
+ * every step: first steps that cost F are paid after F / (t * (AB_LIB_OWES * budget - q)) steps, of a
+ * millisecond about a thousand, of 50 ms about two hundred. */
 #ifndef AB_PROBES_LIB_GOVERNOR_H
 #define AB_PROBES_LIB_GOVERNOR_H
 

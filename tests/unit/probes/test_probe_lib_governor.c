@@ -21,7 +21,7 @@ static int gradient_steps(const char *config, int steps, double seconds, double 
             assert_int_equal(ampprobe_gradients(p, 0, &t, 1, 0, NULL), AMPPROBE_OK);
             assert_int_equal(t.counted, VALUES);
             looked++;
-            if (last >= 0) *gap = fmax(*gap, (double)(step - last - 1) / fmax(1, last));
+            if (last >= 15) *gap = fmax(*gap, (double)(step - last - 1) / fmax(1, last));
             last = step;
         }
         ampprobe_step_facts f = pl_facts(step);
@@ -34,20 +34,19 @@ static int gradient_steps(const char *config, int steps, double seconds, double 
     return looked;
 }
 
-/* Where the fixed cost of a step alone is above the budget, nothing could ever be paid for: for the first 64
- * steps gradients are counted at the latest when a quarter more have gone by, later when as many have. */
+/* Where the fixed cost of a step alone is above the budget, nothing could ever be paid for: from step 15 to
+ * 64 gradients are counted at the latest when a quarter more have gone by, later when as many have. */
 static void gradients_are_counted_now_and_then_whatever_it_costs(void **state) {
     (void)state;
     double gap;
     int looked = gradient_steps("{\"budget\": 0.01}", 64, 10, 10, 10, &gap);
     assert_true(gap <= 0.25);
-    /* 4 first steps, then at most log(64 / 4) / log(5 / 4) = 13 and a few while a quarter is less than a step
-     */
-    assert_in_range(looked, 12, 20);
+    /* 4 first steps, 2 with layers, then log(64 / 15) / log(5 / 4) = 6 */
+    assert_int_equal(looked, 12);
     looked = gradient_steps("{\"budget\": 0.01}", 4000, 10, 10, 10, &gap);
     assert_true(gap <= 1.05);
     /* and log2(4000 / 64) = 6 */
-    assert_in_range(looked, 18, 26);
+    assert_in_range(looked, 16, 20);
 }
 
 /* What the probe takes is above its budget, but below twice that: nothing is owed, and nothing waits. */
@@ -56,7 +55,7 @@ static void gradients_wait_only_while_the_run_owes(void **state) {
     double gap;
     const int looked = gradient_steps("{\"budget\": 0.01}", 4000, 10, 0.15, 0.15, &gap);
     assert_true(gap <= 0.25);
-    assert_in_range(looked, 30, 45);
+    assert_in_range(looked, 28, 36);
 }
 
 static void a_budget_of_nothing_counts_no_gradients_later(void **state) {

@@ -1,7 +1,8 @@
 /* Accuracy against speed, one point per cell, with intervals: the range of the timing rounds and Wilson's
  * 95 % interval of the accuracy (E. B. Wilson 1927). The frontier joins the cells that no other cell beats
  * in both; only certified cells can be on it. Without test accuracies the final loss is plotted instead,
- * with the noise floor as its interval. */
+ * with the noise floor as its interval. Of so many cells that they would fill more than MOST_PAGES pages, one
+ * page shows those on the frontier of all. */
 #include "kernels/core/text.h"
 #include "reports/plot/place.h"
 #include "reports/plot/plot.h"
@@ -10,9 +11,10 @@
 #include "reports/record/text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { PER_PAGE = 40, WIDTH = 1100, HEIGHT = 480, ROW = 20, TITLE = 42 };
+enum { PER_PAGE = 40, MOST_PAGES = 10, WIDTH = 1100, HEIGHT = 480, ROW = 20, TITLE = 42 };
 enum { PLOT_LEFT = 70, PLOT_RIGHT = WIDTH - 396, PLOT_TOP = 78, BELOW = 58 }; /* pixels */
 
 static double figure(const cJSON *cell, const char *key) {
@@ -33,7 +35,12 @@ static ab_plot_filter choose(ab_plot_input *in) {
     return ab_plot_page_count(in, has_accuracy, PER_PAGE) > 0 ? has_accuracy : has_loss;
 }
 
-static int pages(ab_plot_input *in) { return ab_plot_page_count(in, choose(in), PER_PAGE); }
+static int full_pages(ab_plot_input *in) { return ab_plot_page_count(in, choose(in), PER_PAGE); }
+
+static int pages(ab_plot_input *in) {
+    const int full = full_pages(in);
+    return full > MOST_PAGES ? 1 : full;
+}
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
@@ -87,6 +94,93 @@ static void find_frontier(point *p, int count, double sign) {
         for (int k = 0; k < count; k++)
             if (p[k].certified && beats(&p[k], &p[i], sign)) p[i].on_frontier = false;
     }
+}
+
+/* ---- many cells ------------------------------------------------------------------------------ */
+
+/* A certified cell of many. */
+typedef struct candidate {
+    const cJSON *cell;
+    double rate, value; /* value: the larger the better */
+} candidate;
+
+/* What one page shows of many cells. */
+typedef struct chosen {
+    const cJSON *cell[PER_PAGE];
+    int count, best, all; /* cells of the page, on the frontier, of the document */
+} chosen;
+
+/* The fastest first, of equal ones the best. */
+static int compare_candidates(const void *left, const void *right) {
+    const candidate *a = left, *b = right;
+    if (a->rate != b->rate) return a->rate > b->rate ? -1 : 1;
+    if (a->value != b->value) return a->value > b->value ? -1 : 1;
+    return 0;
+}
+
+/* Moves those that no other one beats to the front: each is better than all faster ones, or as good as the
+ * one before in both. */
+static int keep_best(candidate *c, int count) {
+    int kept = 0;
+    qsort(c, (size_t)count, sizeof *c, compare_candidates);
+    for (int i = 0; i < count; i++)
+        if (kept == 0 || c[i].value > c[kept - 1].value || compare_candidates(&c[i], &c[kept - 1]) == 0)
+            c[kept++] = c[i];
+    return kept;
+}
+
+static int list_candidates(ab_plot_input *in, candidate *c, int *all) {
+    const ab_plot_filter accept = choose(in);
+    const cJSON *cell[PER_PAGE];
+    int kept = 0;
+    for (int page = 0, n; page < full_pages(in); page++, *all += n) {
+        n = ab_plot_cells(in, accept, page, PER_PAGE, cell);
+        for (int i = 0; i < n; i++) {
+            const point p = point_of(in, cell[i], accept == has_accuracy);
+            if (p.certified)
+                c[kept++] = (candidate){cell[i], p.rate, accept == has_accuracy ? p.value : -p.value};
+        }
+    }
+    return kept;
+}
+
+/* Where there is one, evenly spaced cells of the frontier of all cells, else the first cells. */
+static ab_status prepare(ab_plot_input *in) {
+    const int full = full_pages(in);
+    if (full <= MOST_PAGES) return AB_OK;
+    candidate *c = malloc((size_t)full * PER_PAGE * sizeof *c);
+    chosen *found = in->prepared = calloc(1, sizeof *found);
+    if (c && found) {
+        found->best = keep_best(c, list_candidates(in, c, &found->all));
+        found->count = found->best < PER_PAGE ? found->best : PER_PAGE;
+        for (int i = 0; i < found->count; i++)
+            found->cell[i] = c[found->count > 1 ? i * (found->best - 1) / (found->count - 1) : 0].cell;
+        if (found->count == 0) found->count = ab_plot_cells(in, choose(in), 0, PER_PAGE, found->cell);
+    }
+    const bool failed = !c || !found;
+    free(c);
+    return failed ? ab_fail(AB_NO_MEMORY, "out of memory while writing plots") : AB_OK;
+}
+
+static int page_cells(ab_plot_input *in, int page, const cJSON *cell[PER_PAGE]) {
+    const chosen *many = in->prepared;
+    if (!many) return ab_plot_cells(in, choose(in), page, PER_PAGE, cell);
+    memcpy(cell, many->cell, sizeof many->cell);
+    return many->count;
+}
+
+/* "; the 12 of 10000 cells that no other one beats" */
+static void add_choice(const ab_plot_input *in, char text[AB_PLOT_LABEL]) {
+    const chosen *many = in->prepared;
+    if (!many) return;
+    if (many->best > many->count)
+        ab_text_append(text, AB_PLOT_LABEL, "; %d of those %d of %d cells that no other one beats",
+                       many->count, many->best, many->all);
+    else if (many->best > 0)
+        ab_text_append(text, AB_PLOT_LABEL, "; the %d of %d cells that no other one beats", many->best,
+                       many->all);
+    else
+        ab_text_append(text, AB_PLOT_LABEL, "; the first %d of %d cells, all void", many->count, many->all);
 }
 
 /* ---- page ------------------------------------------------------------------------------------ */
@@ -177,7 +271,9 @@ static void write_variables(ab_plot_input *in, range r, bool accuracy, int count
                   {"height", height},         {"left", r.left},       {"right", r.right},
                   {"bottom", r.bottom},       {"top", r.top},         {"plot_left", PLOT_LEFT},
                   {"plot_right", PLOT_RIGHT}, {"plot_top", PLOT_TOP}, {"plot_bottom", height - BELOW}};
-    ab_plot_set_text(script, "subject", ab_plot_subject(in->document, text));
+    ab_plot_subject(in->document, text);
+    add_choice(in, text);
+    ab_plot_set_text(script, "subject", text);
     ab_plot_set_build(script, in->document);
     for (size_t i = 0; i < AB_COUNT_OF(number); i++)
         ab_plot_set_number(script, number[i].name, number[i].value);
@@ -201,7 +297,7 @@ static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *scrip
     point p[PER_PAGE];
     ab_plot_filter accept = choose(in);
     bool accuracy = accept == has_accuracy;
-    int count = ab_plot_cells(in, accept, page, PER_PAGE, cell);
+    int count = page_cells(in, page, cell);
     const double height = fmax(HEIGHT, 160 + ROW * count);
     for (int i = 0; i < count; i++) p[i] = point_of(in, cell[i], accuracy);
     find_frontier(p, count, accuracy ? 1 : -1);
@@ -217,4 +313,5 @@ static ab_status write_plot(ab_plot_input *in, int page, FILE *data, FILE *scrip
 
 extern const char ab_embedded_gp_frontier[];
 extern const ab_plot ab_plot_frontier;
-const ab_plot ab_plot_frontier = {"frontier", ab_embedded_gp_frontier, pages, write_plot, true, NULL, NULL};
+const ab_plot ab_plot_frontier = {"frontier", ab_embedded_gp_frontier, pages, write_plot, true, prepare,
+                                  free};

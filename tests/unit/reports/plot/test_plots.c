@@ -367,6 +367,68 @@ static void test_very_many_cells_are_one_picture(void **state) {
     clear_folder();
 }
 
+/* A timed cell of its own seed. */
+static void add_timed(cJSON *document, int seed, double rate, double accuracy, bool certified) {
+    cJSON *cell = cJSON_CreateObject(), *summary = cJSON_AddObjectToObject(cell, "summary");
+    cJSON_AddStringToObject(cell, "level", "O2");
+    cJSON_AddStringToObject(cell, "scale_policy", "dynamic");
+    cJSON_AddNumberToObject(cell, "seed", seed);
+    cJSON_AddNumberToObject(cell, "test_accuracy", accuracy);
+    cJSON_AddNumberToObject(cell, "test_count", 10000);
+    cJSON_AddNumberToObject(summary, "samples_per_s", rate);
+    cJSON_AddNumberToObject(summary, "step_time_ns", 1e6);
+    cJSON_AddNumberToObject(summary, "step_time_ns_low", 1e6);
+    cJSON_AddNumberToObject(summary, "step_time_ns_high", 1e6);
+    cJSON_AddBoolToObject(cJSON_AddObjectToObject(summary, "certificate"), "passed", certified);
+    cJSON_AddItemToArray(cJSON_GetObjectItem(document, "cells"), cell);
+}
+
+static bool holds(const char *name, const char *suffix, const char *part) {
+    char *text = ab_test_read(in_folder(name, suffix));
+    assert_non_null(text);
+    const bool found = strstr(text, part) != NULL;
+    free(text);
+    return found;
+}
+
+/* More than ten pages of cells are one: those that no cell of any page beats in both. */
+static void test_the_frontier_of_very_many_cells_is_one_page(void **state) {
+    (void)state;
+    enum { FULL = 400 };
+    const char *note;
+    cJSON *document = cJSON_CreateObject();
+    cJSON_AddArrayToObject(document, "cells");
+    for (int i = 0; i < FULL; i++)
+        add_timed(document, i, 1000 + i, i == 200 ? 0.7 : i == 300 ? 0.6 : i == 250 ? 0.55 : 0.5, true);
+    write_plots(document, false, &note);
+    assert_true(exists("frontier-10", ".gp") && !exists("frontier-11", ".gp"));
+    clear_folder();
+    add_timed(document, 1000, 1100, 0.9, false); /* void */
+    add_timed(document, 1001, 1300, 0.6, true);  /* as good as the 300th */
+    write_plots(document, false, &note);
+    assert_true(exists("frontier", ".gp") && !exists("frontier-2", ".gp"));
+    assert_true(holds("frontier", ".gp", "the 4 of 402 cells that no other one beats"));
+    assert_true(holds("frontier", ".gp", "rows = 4\n"));
+    assert_true(holds("frontier", ".dat", "# rate  value\n 1200 70\n 1300 60\n 1399 50\n"));
+    assert_true(holds("frontier", ".gp", "seed 200") && holds("frontier", ".gp", "seed 1001"));
+    assert_false(holds("frontier", ".gp", "seed 250") || holds("frontier", ".gp", "seed 1000"));
+    cJSON_Delete(document);
+    clear_folder();
+}
+
+static void test_the_frontier_of_void_cells_is_their_first_page(void **state) {
+    (void)state;
+    const char *note;
+    cJSON *document = cJSON_CreateObject();
+    cJSON_AddArrayToObject(document, "cells");
+    for (int i = 0; i < 500; i++) add_timed(document, i, 1000 + i, 0.5, false);
+    write_plots(document, false, &note);
+    assert_true(exists("frontier", ".gp") && !exists("frontier-2", ".gp"));
+    assert_true(holds("frontier", ".gp", "the first 40 of 500 cells, all void"));
+    cJSON_Delete(document);
+    clear_folder();
+}
+
 /* A cell O2 at `scale` with a loss gap and shares that the test chooses. */
 static void add_swept(cJSON *document, double scale, double seed, double gap, double flushed) {
     cJSON *cell = cJSON_CreateObject(), *policy = cJSON_AddObjectToObject(cell, "policy"),
@@ -418,6 +480,8 @@ int main(void) {
         cmocka_unit_test(test_two_draws_of_a_floor_share_no_label),
         cmocka_unit_test(test_a_filter_looks_at_each_cell_once_for_all_pages),
         cmocka_unit_test(test_very_many_cells_are_one_picture),
+        cmocka_unit_test(test_the_frontier_of_very_many_cells_is_one_page),
+        cmocka_unit_test(test_the_frontier_of_void_cells_is_their_first_page),
         cmocka_unit_test(test_a_sweep_is_one_line_of_means),
         cmocka_unit_test(test_a_document_without_data_has_no_plots),
         cmocka_unit_test(test_the_data_of_the_histogram_follow_from_the_record),

@@ -93,20 +93,28 @@ FOR_TILES void ab_amx_multiply(const ab_amx_product *p) {
 #undef ADD
 #undef STORE
 
-/* Tile registers: 0 to 3 sums, 4 to 6 and again 4 pixels, 7 weights. */
+/* Tile registers: 0 to 3 sums, 4 to 7 operands. A bias is read as 16 rows that lie on each other. */
+#define START()                                                                                              \
+    _tile_loadd(0, p->bias[0], 0);                                                                           \
+    _tile_loadd(1, p->bias[1], 0);                                                                           \
+    _tile_loadd(2, p->bias[2], 0);                                                                           \
+    _tile_loadd(3, p->bias[3], 0)
+#define STORE()                                                                                              \
+    _tile_stored(0, p->c[0], c_bytes);                                                                       \
+    _tile_stored(1, p->c[1], c_bytes);                                                                       \
+    _tile_stored(2, p->c[2], c_bytes);                                                                       \
+    _tile_stored(3, p->c[3], c_bytes)
 #define ADD(i, a_register)                                                                                   \
     _tile_loadd(a_register, p->a[i] + at, a_bytes);                                                          \
     _tile_dpbf16ps(i, a_register, 7)
 
 FOR_TILES void ab_amx_convolve(const ab_amx_slide *p) {
     const int64_t a_bytes = p->a_step * (int64_t)sizeof(uint16_t),
-                  row_bytes = AB_AMX_SIDE * (int64_t)sizeof(float);
-    const uint16_t *b = p->b;
+                  row_bytes = AB_AMX_SIDE * (int64_t)sizeof(float),
+                  c_bytes = p->c_step * (int64_t)sizeof(float);
+    const uint16_t *b = p->b[0];
     __asm__ volatile("" ::: "memory");
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    START();
     for (int64_t t = 0; t < p->runs; t++)
         for (int64_t k = 0; k < p->run; k += AB_AMX_INNER, b += AB_AMX_INNER * AB_AMX_SIDE) {
             const int64_t at = t * p->run_step + k;
@@ -116,11 +124,36 @@ FOR_TILES void ab_amx_convolve(const ab_amx_slide *p) {
             ADD(2, 6);
             ADD(3, 4);
         }
-    _tile_stored(0, p->c, row_bytes);
-    _tile_stored(1, p->c + TILE, row_bytes);
-    _tile_stored(2, p->c + 2 * TILE, row_bytes);
-    _tile_stored(3, p->c + 3 * TILE, row_bytes);
+    STORE();
+    __asm__ volatile("" ::: "memory");
 }
+
+FOR_TILES void ab_amx_convolve_pairs(const ab_amx_slide *p) {
+    const int64_t a_bytes = p->a_step * (int64_t)sizeof(uint16_t),
+                  row_bytes = AB_AMX_SIDE * (int64_t)sizeof(float),
+                  c_bytes = p->c_step * (int64_t)sizeof(float);
+    int64_t w = 0;
+    __asm__ volatile("" ::: "memory");
+    START();
+    for (int64_t t = 0; t < p->runs; t++)
+        for (int64_t k = 0; k < p->run; k += AB_AMX_INNER, w += AB_AMX_INNER * AB_AMX_SIDE) {
+            const int64_t at = t * p->run_step + k;
+            _tile_loadd(6, p->b[0] + w, row_bytes);
+            _tile_loadd(4, p->a[0] + at, a_bytes);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, p->b[1] + w, row_bytes);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_loadd(5, p->a[2] + at, a_bytes);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    STORE();
+    __asm__ volatile("" ::: "memory");
+}
+
+#undef START
+#undef STORE
+#undef ADD
 
 FOR_TILES void ab_amx_pack_pairs(uint16_t *to, const uint16_t *from, int64_t step, int64_t rows,
                                  int64_t columns, int64_t inner) {
@@ -176,15 +209,6 @@ FOR_TILES void ab_amx_turn(uint16_t *to, int64_t to_step, const uint16_t *from, 
     }
 }
 
-FOR_TILES void ab_amx_keep(float *to, int64_t step, const float *from, int64_t rows, int64_t columns,
-                           const float *bias) {
-    const __mmask16 live = (__mmask16)((1U << (unsigned)columns) - 1U);
-    const __m512 add = _mm512_loadu_ps(bias);
-    for (int64_t r = 0; r < rows; r++)
-        _mm512_mask_storeu_ps(to + r * step, live,
-                              _mm512_add_ps(_mm512_loadu_ps(from + r * AB_AMX_SIDE), add));
-}
-
 #else
 
 bool ab_amx_is_usable(void) { return false; }
@@ -194,6 +218,7 @@ void ab_amx_begin(void) {}
 void ab_amx_end(void) {}
 void ab_amx_multiply(const ab_amx_product *product) { (void)product; }
 void ab_amx_convolve(const ab_amx_slide *slide) { (void)slide; }
+void ab_amx_convolve_pairs(const ab_amx_slide *slide) { (void)slide; }
 void ab_amx_pack_pairs(uint16_t *to, const uint16_t *from, int64_t step, int64_t rows, int64_t columns,
                        int64_t inner) {
     (void)to, (void)from, (void)step, (void)rows, (void)columns, (void)inner;
@@ -204,10 +229,6 @@ void ab_amx_pair_up(uint16_t *to, const uint16_t *from, int64_t apart, int64_t n
 void ab_amx_turn(uint16_t *to, int64_t to_step, const uint16_t *from, int64_t from_step, int64_t rows,
                  int64_t columns) {
     (void)to, (void)to_step, (void)from, (void)from_step, (void)rows, (void)columns;
-}
-void ab_amx_keep(float *to, int64_t step, const float *from, int64_t rows, int64_t columns,
-                 const float *bias) {
-    (void)to, (void)step, (void)from, (void)rows, (void)columns, (void)bias;
 }
 
 #endif

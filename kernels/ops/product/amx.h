@@ -34,13 +34,15 @@ typedef struct ab_amx_product {
     bool continues;
 } ab_amx_product;
 
-/* For four images i: c[i][r][0..16) = sum over t < runs, k < run of a[i][t * run_step + r * a_step + k] *
- * b[t * run + k][...] for 16 rows: a convolution of 16 pixels of four image rows. */
+/* For four tiles i: c[i][r * c_step + (0..16)] = bias[i][...] + sum over t < runs, k < run of
+ * a[i][t * run_step + r * a_step + k] * b[i][t * run + k][...] for 16 rows: a convolution at 16 adjacent
+ * positions. */
 typedef struct ab_amx_slide {
-    const uint16_t *a[4];
-    const uint16_t *b; /* [runs][run / 2][16][2] */
-    float *c;          /* [4][16][16] */
-    int64_t a_step, runs, run, run_step;
+    const uint16_t *a[AB_AMX_TILES];
+    const uint16_t *b[AB_AMX_TILES]; /* [runs][run / 2][16][2] */
+    float *c[AB_AMX_TILES];
+    const float *bias[AB_AMX_TILES]; /* 16 values */
+    int64_t a_step, c_step, runs, run, run_step;
 } ab_amx_slide;
 
 /* Whether the CPU has the unit, the system lets this process use it and the CPU level in force is the highest
@@ -51,9 +53,13 @@ bool ab_amx_is_usable(void);
 void ab_amx_begin(void);
 void ab_amx_end(void);
 
-/* Computes the sums of a product, of a slide. */
+/* Computes the sums of a product. */
 void ab_amx_multiply(const ab_amx_product *product);
+
+/* Computes those of a slide whose four tiles have one b; of one in which tiles 0 and 1, 2 and 3 have one a
+ * and tiles 0 and 2, 1 and 3 one b. */
 void ab_amx_convolve(const ab_amx_slide *slide);
+void ab_amx_convolve_pairs(const ab_amx_slide *slide);
 
 /* to[k / 2][c][k % 2] = from[k * step + c] for k < rows, c < columns <= AB_AMX_SIDE; zeros up to 16 columns
  * and `inner` rows, an even number. */
@@ -67,10 +73,6 @@ void ab_amx_pair_up(uint16_t *to, const uint16_t *from, int64_t apart, int64_t n
  * `columns` on. */
 void ab_amx_turn(uint16_t *to, int64_t to_step, const uint16_t *from, int64_t from_step, int64_t rows,
                  int64_t columns);
-
-/* to[r * step + c] = from[r * 16 + c] + bias[c] for r < rows, c < columns. bias: 16 values. */
-void ab_amx_keep(float *to, int64_t step, const float *from, int64_t rows, int64_t columns,
-                 const float *bias);
 
 AB_END_DECLS
 

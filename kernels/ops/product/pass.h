@@ -120,9 +120,9 @@ AB_MUST_CHECK ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass)
  * number of threads nor on the vector width. */
 AB_MUST_CHECK ab_status ab_direct_pass(const ab_pass_spec *spec, ab_pass **pass);
 
-/* Convolutions of bf16 images with at most eight channels to at most sixteen on CPUs with AMX, for which the
- * library wastes tiles or calls them image by image: stride and dilation 1, one group. All three products;
- * otherwise leaves *pass NULL. Bits do not depend on the number of threads. */
+/* Convolutions of bf16 images on CPUs with AMX, for which the library wastes tiles or calls them image by
+ * image: stride and dilation 1, one group, channels at both ends at most 16 or a multiple of 16 up to 64. All
+ * three products; otherwise leaves *pass NULL. Bits do not depend on the number of threads. */
 AB_MUST_CHECK ab_status ab_conv_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
 
 /* A product split into slices of the batch or of the outputs. A single-threaded library call per slice uses

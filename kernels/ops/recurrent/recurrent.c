@@ -226,7 +226,8 @@ double ab_recurrent_flops(int64_t gates, int64_t hidden, const ab_shape *in) {
     return steps * 2.0 * (double)gates * h * ((double)in->dim[2] + h + 10.0);
 }
 
+/* Who computes the products depends on the size of each (gemm.h). */
 const char *ab_recurrent_describe(const ab_op_io *io, const char *pass) {
     (void)pass;
-    return ab_is_f32(io->in[0]) && ab_is_f32(io->out) ? "own+sgemm" : "convert+own+sgemm";
+    return ab_is_f32(io->in[0]) && ab_is_f32(io->out) ? "own+products" : "convert+own+products";
 }

@@ -44,6 +44,8 @@ static const conv_case cases[] = {
     {1, 3, 9, 64, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, false},
     {2, 3, 8, 16, 16, 3, 3, 2, 1, 3, 1, 1, 1, 1, true},
     {1, 6, 9, 16, 32, 5, 5, 1, 2, 2, 2, 1, 1, 1, true},
+    /* tiles of AMX: three and four of them side by side, more positions than tiles */
+    {9, 5, 9, 48, 64, 3, 2, 1, 1, 2, 0, 1, 1, 1, true},
     /* where implementations of oneDNN are wrong (library_defects.c) */
     {1, 9, 6, 33, 5, 3, 1, 1, 1, 0, 0, 2, 1, 1, true},
     {2, 8, 1, 16, 3, 3, 3, 1, 2, 1, 1, 1, 1, 1, true},

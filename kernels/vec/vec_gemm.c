@@ -37,6 +37,7 @@ static AB_FORCE_INLINE void tile(const block *x, const int vectors, const int la
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) sum[r][v] = wide_zero();
     }
+#pragma GCC unroll 4
     for (int64_t k = 0; k < inner; k++, b += x->b_step) {
         wide line[MAX_VECTORS];
 #pragma GCC unroll 4

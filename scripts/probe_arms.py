@@ -295,9 +295,9 @@ def resident():
 
 
 def take_turns(arms, seconds, turns):
-    """Rounds of a block of each, in random order, for so long."""
+    """Rounds of a block of each, in random order, for so long; at least two, for an interval."""
     rounds, began = [], time.monotonic()
-    while time.monotonic() - began < seconds or not rounds:
+    while time.monotonic() - began < seconds or len(rounds) < 2:
         order, row = list(arms), {}
         turns.shuffle(order)
         for name in order:

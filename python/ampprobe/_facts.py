@@ -158,6 +158,10 @@ class Finder:
         """An optimizer steps with gradients of a scaled loss that nobody divided by that scale."""
         self._tell("gradients_left_scaled", scale, place)
 
+    def penalty_left_scaled(self, scale: float) -> None:
+        """A penalty is made of gradients of a scaled loss that nobody divided by that scale."""
+        self._tell("penalty_left_scaled", scale)
+
     def without_gradients(self) -> None:
         """An optimizer steps, and its gradients were thrown away after the backward pass."""
         self.empty_steps += 1

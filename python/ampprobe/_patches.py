@@ -83,6 +83,10 @@ def _wrap_scale(original: Callable) -> Callable:
             else:
                 for probe in _probes:
                     probe.saw_loss(self, outputs)
+                result = original(self, *args, **kwargs)
+                for probe in _probes:
+                    probe.scaled(self, outputs, result)
+                return result
         return original(self, *args, **kwargs)
 
     return scale
@@ -263,6 +267,9 @@ def _wrap_grad(original: Callable) -> Callable:
             for probe in _probes:
                 probe.saw_grad(outputs)
         result = original(outputs, inputs, *args, **kwargs)
+        if kwargs.get("create_graph") and _quiet is None and not traced():
+            for probe in _probes:
+                probe.asked_for_graph(outputs, result)
         return result
 
     return grad

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
 from . import _abi, _describe, _facts, _layers, _layout, _look, _never, _origin, _others, _patches
-from . import _replay, _replicas, _untrained
+from . import _penalty, _replay, _replicas, _untrained
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value, scale_of
@@ -34,6 +34,7 @@ class Probe:
         self.expects_scaler = scaler is not None and scaler.is_enabled()
         self.losses = 0
         self._loss_sum: Optional[float] = None
+        self._last_loss: Optional[float] = None
         self._loss_taken = False
         self._loss_frozen = False
         self._awaits_backward = 0
@@ -64,6 +65,7 @@ class Probe:
         self.untrained = _untrained.Untrained(self)
         self.look = _look.Look(self)
         self.finder = _facts.Finder(self)
+        self.penalty = _penalty.Penalty(self)
         self.quiet = Quiet(self, int(options.get("every") or 0))
         self.may_be_quiet = False
         self.groups = [
@@ -224,9 +226,29 @@ class Probe:
                 return
             self.expects_scaler = scaler.is_enabled()
             self._awaits_backward += 1
+            self.penalty.loss(outputs)
             if self.look.on and self.expects_scaler:
                 self.look.scaled(scale_of(scaler))
         self._add_loss(outputs, 1.0)
+
+    @guarded
+    def scaled(self, scaler: Any, outputs: Any, result: Any) -> None:
+        """A scaler has scaled a loss."""
+        if type(result) is self.plain_type and scaler.is_enabled():
+            self.penalty.scaled(result, scale_of(scaler), self._last_loss)
+
+    @guarded
+    def asked_for_graph(self, outputs: Any, results: Any) -> None:
+        """torch.autograd.grad has made gradients with a graph."""
+        self.penalty.asked(outputs, results)
+
+    def no_loss(self, value: Optional[float]) -> None:
+        """What was taken for a loss when it was scaled is none: a penalty is made of its gradients."""
+        self.may_be_quiet = False
+        self._awaits_backward -= 1
+        if value is not None and self._loss_sum is not None:
+            self.losses -= 1
+            self._loss_sum = self._loss_sum - value if self.losses else None
 
     @guarded
     def saw_backward(self, tensors: Any) -> None:
@@ -301,6 +323,7 @@ class Probe:
             value /= divisor
             self._loss_sum = value if self._loss_sum is None else self._loss_sum + value
             self.losses += 1
+        self._last_loss = value
         if self.groups[0].plan & _abi.PLAN_STATE:
             self.finder.loss(outputs[0] if isinstance(outputs, (list, tuple)) and outputs else outputs)
 
@@ -322,6 +345,7 @@ class Probe:
         self._loss_taken = True
         self._loss_frozen = False
         self._awaits_backward = 0
+        self.penalty.forget()
         if self.finder.means:
             self.finder.step_ends(self.micro_batches)
         if self.micro_batches > self.told_micro_batches:

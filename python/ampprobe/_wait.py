@@ -163,6 +163,12 @@ class Waiting:
         if self._attach(None, scaler):
             self.probe.saw_loss(scaler, outputs)
 
+    def scaled(self, scaler: Any, outputs: Any, result: Any) -> None:
+        """It has scaled: nothing was attached yet."""
+
+    def asked_for_graph(self, outputs: Any, results: Any) -> None:
+        """Gradients with a graph were asked for: nothing was attached yet."""
+
     def saw_backward(self, tensors: Any) -> None:
         """torch.autograd.backward was called."""
         if self._attach():

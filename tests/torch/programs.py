@@ -389,6 +389,29 @@ def mean_divided_again(twin, out):
     train(model, out, half=BF16, accumulate=4, optimizer=sgd(model, lr=0.02), loss=loss)
 
 
+def penalty_left_scaled(twin, out):
+    """A gradient penalty of the scaled outputs, which nobody divides by the scale."""
+    model = net()
+    optimizer = sgd(model, lr=0.02, momentum=0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**6)
+    probe = ampprobe.attach(model, optimizer, scaler=scaler, out=out, every=1)
+    for number in range(60):
+        inputs, labels = samples(number)
+        inputs.requires_grad_()
+        outputs = model(inputs)
+        (slope,) = torch.autograd.grad(scaler.scale(outputs.sum()), inputs, create_graph=True)
+        if twin:
+            slope = slope * (1 / scaler.get_scale())
+        loss = F.cross_entropy(outputs, labels) + 1e-4 * slope.square().sum(dim=1).mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    probe.close()
+    assert probe.reason is None, probe.reason
+    assert probe.losses == 1, probe.losses
+
+
 class Rotary(torch.nn.Module):
     """Angles of positions, as rotary embeddings have them."""
 
@@ -602,6 +625,7 @@ PROGRAMS = {
     accumulated_in_half: "accumulated_in_half",
     unequal_micro_batches: "micro_batches_weighted_wrong",
     mean_divided_again: "mean_divided_again",
+    penalty_left_scaled: "gradients_left_scaled",
     rotary_in_half: "rotary_in_half",
     integers_in_half: "integers_in_half",
     logits_in_half: "logits_in_half",

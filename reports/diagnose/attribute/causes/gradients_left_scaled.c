@@ -33,8 +33,23 @@ static bool seen_by_loop(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A penalty of a gradient (torch.autograd.grad with create_graph) that was taken of a scaled loss. */
+static bool in_a_penalty(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated left = ab_stated_of(&c->facts, "penalty_left_scaled");
+    char text[AB_TEXT_NUMBER];
+    if (!left.known || !(left.largest > 1)) return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, left.first_step);
+    ab_verdict_add_evidence(
+        verdict,
+        "the loss has a penalty of gradients that were taken of a scaled loss and are %s times "
+        "too large: nothing between them and the loss divides by the scale",
+        ab_text_scale(text, left.largest));
+    ab_verdict_point_document(verdict, "/probe/facts/%d/largest", left.index);
+    return true;
+}
+
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    if (seen_by_loop(c, verdict)) return true;
+    if (seen_by_loop(c, verdict) || in_a_penalty(c, verdict)) return true;
     const double micro = fmax(1, ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1)),
                  scale = ab_first_scale(c->facts.cell), times = times_too_large(c->facts.cell);
     /* a sum over micro-batches has at most sqrt(micro) times the norm of all its terms */

@@ -259,12 +259,18 @@ def diagnosis_of(program, record, *options):
     return json.loads(said.stdout)
 
 
+def of_level(cells, level):
+    """Those whose names have the level, perhaps with overrides behind it."""
+    name = re.compile(f"/{re.escape(level)}(:[^/]*)?/")
+    return [cell for cell in cells if name.search(cell["cell"])]
+
+
 def verdicts_of(diagnosis, level):
-    return next(c["verdicts"] for c in diagnosis["cells"] if f"/{level}/" in c["cell"])
+    return of_level(diagnosis["cells"], level)[0]["verdicts"]
 
 
 def facts_of(diagnosis, level):
-    cell = next(c for c in diagnosis["facts"] if f"/{level}/" in c["cell"])
+    cell = of_level(diagnosis["facts"], level)[0]
     return {fact["name"]: fact["value"] for fact in cell["facts"]}
 
 
@@ -277,7 +283,7 @@ def moved_by_percents(options, record, case):
     numbers, found = read_thresholds(), {}
     for percent in reversed(percents):
         diagnosis = diagnosis_of(options.program, record, "--jitter", str(percent / 100))
-        here = [item for item in diagnosis["jitter"] if f"/{case['level']}/" in item["cell"]]
+        here = of_level(diagnosis["jitter"], case["level"])
         for item in here:
             name = item["threshold"] + ("-" if item["value"] < numbers[item["threshold"]]["value"] else "+")
             found[name] = f"{name}{percent}={item['id']}"

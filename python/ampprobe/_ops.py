@@ -307,7 +307,7 @@ class Looker:
             return
         factor = _number(args[1]) if len(args) > 1 else None
         wanted = scale if name == "div" else 1 / scale
-        if factor is None or abs(factor - wanted) > _SAME_SCALE * wanted:
+        if factor is None or not abs(factor - wanted) <= _SAME_SCALE * wanted:  # it may be NaN
             return
         written = args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
         memory = {_memory(tensor) for tensor in written}

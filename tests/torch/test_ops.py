@@ -499,6 +499,8 @@ class Passes(unittest.TestCase):
         self.assertEqual((verdict["id"], verdict["layer"]), ("unscale_order_in_accumulation", "train.py:11"))
         self.run_script(DIVIDED.format(divide="div"), "--look", "0:1")
         self.assert_healthy()
+        self.run_script(DIVIDED.format(divide="mul_(float('nan')).div"), "--look", "0:1")  # no scale is NaN
+        self.assertNotIn("unscaled_by_hand", self.stated())
 
     def test_a_root_of_0_that_makes_a_scaler_skip_every_step_is_named(self):
         self.run_script(AT_THE_ROOT.format(epsilon=""), "--look", "0:2")

@@ -169,13 +169,16 @@ static float *block_sums(const conv_job *job, int64_t block) {
                              (size_t)block * p->block_bytes);
 }
 
-/* dout of an image as [outputs][positions], with zeros where the copy is wider. */
+static uint16_t *turned_memory(const conv_job *job) {
+    return (uint16_t *)(void *)(thread_memory(job) + job->p->copy_bytes + job->p->pairs_bytes);
+}
+
+/* dout of an image as [outputs][positions]. Where the copy is wider it stays zero from image to image. */
 static const uint16_t *turn_dout(const conv_job *job, int64_t image) {
     const conv_amx *p = job->p;
     const int64_t channels = p->conv.out_channels;
-    uint16_t *turned = (uint16_t *)(void *)(thread_memory(job) + p->copy_bytes + p->pairs_bytes);
+    uint16_t *turned = turned_memory(job);
     const uint16_t *from = job->dout + image * dout_values(p);
-    memset(turned, 0, p->turned_bytes);
     for (int64_t o = 0; o < channels; o += SIDE)
         for (int64_t y = 0; y < p->out[0]; y++)
             for (int64_t x = 0; x < p->out[1]; x += SIDE)
@@ -223,6 +226,7 @@ static void weights_block(void *argument, int64_t block, int thread) {
     block_range(p, block, &first, &end);
     float *sums = block_sums(job, block);
     if (first == end) memset(sums, 0, p->block_bytes);
+    memset(turned_memory(job), 0, p->turned_bytes);
     uint16_t *copy = clear_copy(job);
     ab_amx_begin();
     for (int64_t image = first; image < end; image++) weights_image(job, image, copy, sums, image > first);

@@ -21,6 +21,7 @@ WARM = 24  # steps before anything is measured
 LEFT_OUT = 3  # steps at the beginning of a block, where they are short
 BLOCK_SECONDS, SHORT_SECONDS = 0.05, 0.01  # of a block; a step shorter than this is disturbed by the change
 PATIENCE = 64  # steps that a block of the probe may go on, until it shows nothing
+GRADIENTS = 8  # ampprobe.h: AMPPROBE_PLAN_GRADIENTS
 clock = time.thread_time_ns
 wall = time.perf_counter_ns
 
@@ -215,9 +216,12 @@ class Histc(Off):
 class Probed(Off):
     """ampprobe with its defaults, which stands still between its blocks.
 
-    It stands still in steps that show nothing only: their functions are then GradScaler's scale and update
-    and hooks on optimizers, which are taken away. What else it has put in place is not run by these steps.
-    Long steps, of which a block has one, are handed over singly or by twos: that is part of a plain one."""
+    Short steps are left while they show nothing. The functions that it has replaced and that a step calls,
+    and hooks on optimizers, are then taken away. What else it has put in place is not run by these steps.
+    Of long steps, of which a block has one, every one or second is handed over or shows gradients: that is
+    part of a plain one. How long the first step of a block took is told, as it began with the block."""
+
+    CALLED = ("zero_grad", "scale", "backward", "unscale_", "step", "update")
 
     def __init__(self, training, options):
         super().__init__(training, options)
@@ -238,15 +242,33 @@ class Probed(Off):
         own = training.optimizer
         kinds = (own._optimizer_step_pre_hooks, own._optimizer_step_post_hooks)
         self.places = (*kinds, optimizer._global_optimizer_pre_hooks)
+        self.alone, self.resumed = training.count == 1, None
+        self.ends_step, self.probe.record.step = self.probe.record.step, self._step
         self.block()
         self.end()
 
+    def _step(self):
+        """In place of the record's function, which measures from the step before."""
+        if self.resumed is not None:
+            self.probe.record.facts.seconds = time.perf_counter() - self.resumed
+            self.resumed = None
+        return self.ends_step()
+
+    def shows_layers(self):
+        """Whether the next step does."""
+        return bool(self.group.plan & ~GRADIENTS)
+
     def may_end(self):
-        return self.probe.quiet.on
+        return self.probe.quiet.on or (self.alone and not self.shows_layers())
 
     def end(self):
-        made = [patch for patch in self.patches._made if patch.name in ("scale", "update")]
-        self.stood = [(patch, patch.stands) for patch in made]
+        module = self.training.torch.nn.Module
+        called = [patch for patch in self.patches._made if patch.name in self.CALLED]
+        self.stood = [
+            (patch, patch.stands)
+            for patch in called
+            if patch.owner is not module and patch.stands is not patch.original
+        ]
         for patch, _ in self.stood:
             patch.put(patch.original)
         self.hooks = [dict(place) for place in self.places]
@@ -259,16 +281,18 @@ class Probed(Off):
             place.update(hooks)
         for patch, function in self.stood:
             patch.put(function)
-        away, quiet = time.perf_counter() - self.left, self.probe.quiet
-        quiet.ended += away
-        quiet.due += away
+        now, quiet = time.perf_counter(), self.probe.quiet
+        quiet.ended += now - self.left
+        quiet.due += now - self.left
+        self.resumed = None if quiet.on else now
 
     def kind(self):
         self.known = self.group.step
-        return f"plan {self.group.plan}" if self.group.plan else None
+        is_plain = not self.shows_layers() if self.alone else not self.group.plan
+        return None if is_plain else f"plan {self.group.plan}"
 
     def ended(self, kind):
-        hands_over = kind is None and self.group.step != self.known and self.training.count > 1
+        hands_over = kind is None and self.group.step != self.known and not self.alone
         return "hands over" if hands_over else kind, self.known
 
     def memory(self):

@@ -32,34 +32,32 @@ static bool is_fresh_noise(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool is_stated(const ab_case *c, const char *name, const char *what, ab_verdict *verdict) {
+    const ab_stated stated = ab_stated_of(&c->facts, name);
+    if (!stated.known) return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, stated.place);
+    ab_verdict_add_evidence(verdict, "%s: %s, in all %.0f batches that were looked at",
+                            ab_text_brief(stated.place, 60), what, stated.largest);
+    ab_verdict_point_document(verdict, "/probe/facts/%d", stated.index);
+    return true;
+}
+
 /* It may fit by chance, or learn what all samples have in common: its loss proves nothing. */
 static bool is_in_another_order(const ab_case *c, ab_verdict *verdict) {
-    const ab_stated rows = ab_stated_of(&c->facts, "rows_in_another_order");
-    if (!rows.known) return false;
-    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
-    ab_text_clean(verdict->layer, sizeof verdict->layer, rows.place);
-    ab_verdict_add_evidence(
-        verdict,
-        "%s: the rows of the inputs were put into the order of a torch.randperm, those of "
-        "the targets were not, in all %.0f batches that were looked at",
-        ab_text_brief(rows.place, 60), rows.largest);
-    ab_verdict_point_document(verdict, "/probe/facts/%d", rows.index);
-    return true;
+    return is_stated(
+        c, "rows_in_another_order",
+        "the rows of the inputs were put into the order of a torch.randperm, those of the targets "
+        "were not",
+        verdict);
 }
 
 /* Of a contrastive loss: each row is to be nearest to the same other sample, whichever it is itself. */
 static bool is_one_for_all(const ab_case *c, ab_verdict *verdict) {
-    const ab_stated target = ab_stated_of(&c->facts, "one_target_for_all");
-    if (!target.known) return false;
-    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
-    ab_text_clean(verdict->layer, sizeof verdict->layer, target.place);
-    ab_verdict_add_evidence(
-        verdict,
-        "%s compares each sample of a batch with all of another, and all of them have the "
-        "same one as their target, in all %.0f losses that were looked at",
-        ab_text_brief(target.place, 60), target.largest);
-    ab_verdict_point_document(verdict, "/probe/facts/%d", target.index);
-    return true;
+    return is_stated(c, "one_target_for_all",
+                     "each sample of a batch is compared with all of another, and all have the same one as "
+                     "their target",
+                     verdict);
 }
 
 /* Whatever the loss does. */

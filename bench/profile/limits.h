@@ -20,11 +20,11 @@ typedef struct ab_machine_limits {
     double bytes[AB_LIMIT_SIZES];          /* per second, read and written, while copying within it */
 } ab_machine_limits;
 
-/* Measures the products of the formats in `formats` (bit i: row i) on `path`, elementary functions and
- * copying: the fastest of many attempts, `attempts_ns` for each of two products a format, three functions
- * and five working sets. `limits` is all zero
- * at first; measured again, the faster counts. On a busy machine ops can be faster than what was measured
- * here. AB_NO_MEMORY. */
+/* Measures the products of the formats in `formats` (bit i: row i), those that train on `path` and the
+ * library's with packed weights, elementary functions and copying: the fastest of many attempts,
+ * `attempts_ns` for each of four products a format, three functions and five working sets. `limits` is all
+ * zero at first; measured again, the faster counts. On a busy machine ops can be faster than what was
+ * measured here. AB_NO_MEMORY. */
 enum { AB_LIMIT_ATTEMPTS_NS = 100 * 1000 * 1000 };
 AB_MUST_CHECK ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, int64_t attempts_ns,
                                                   ab_machine_limits *limits);

@@ -154,8 +154,11 @@ static int64_t block(int64_t channels) {
     return channels % (2 * LANES) == 0 ? 2 * LANES : LANES;
 }
 
+/* Two vectors; always where two of them are the least block. */
+static inline bool is_pair(int64_t channels) { return 2 * LANES <= AB_DIRECT_STEP || channels == 2 * LANES; }
+
 static void row(const ab_direct_row *job) {
-    const bool pair = job->block == 2 * LANES;
+    const bool pair = is_pair(job->block);
     const row_function *tiles = pair ? rows_2 : rows_1;
     const int64_t most = pair ? MOST_2 : MOST_1, parts = (job->pixels + most - 1) / most;
     for (int64_t i = 0; i < parts; i++) {
@@ -169,7 +172,7 @@ static void row(const ab_direct_row *job) {
 }
 
 static void weights(const ab_direct_weights *job) {
-    const bool pair = job->block == 2 * LANES;
+    const bool pair = is_pair(job->block);
     const values_function *tiles = pair ? values_2 : values_1;
     const int64_t most = pair ? MOST_2 : MOST_1, parts = (job->unit + most - 1) / most;
     for (int64_t begin = 0; begin < job->run; begin += job->unit) {

@@ -16,9 +16,10 @@ cd /
 case $host in
 gone) echo "ssh: connect to host gone port 22: Connection refused" >&2 && exit 255 ;;
 lost) sh -c "$command" | head -n 2 && exit 255 ;;
-held) # says no more than its machine and one record: stands still until the test goes on
+held) # says no more than its machine and one record, and stands still until the test goes on; its other
+    # records are more than a pipe holds, so it cannot end before
     sh -c "echo \$\$ >'$STANDIN/held'; $command" | {
-        head -n 2
+        for _ in 1 2; do IFS= read -r line && printf '%s\n' "$line"; done
         kill -STOP "$(cat "$STANDIN/held")"
         touch "$STANDIN/stands"
         until [ -e "$STANDIN/released" ]; do sleep 0.1; done
@@ -125,7 +126,7 @@ begin() {
         >"$work/out" 2>"$work/err" </dev/null &
     parent=$!
 }
-long=(--levels O0,O2 --net mlp --data synthetic --batch 4 --steps 100 --rounds 1 --seeds 4 --eval-limit 4
+long=(--levels O0,O2 --net mlp --data synthetic --batch 4 --steps 100 --rounds 1 --seeds 24 --eval-limit 4
     --quiet --no-plots --no-floor --probe-every 0 --threads 1)
 run "${long[@]}" --out undisturbed.json
 # as_undisturbed WHAT

@@ -25,6 +25,11 @@ def _living(kinds: Any) -> list:
     return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
 
 
+def _is_trained(parameter: Any) -> bool:
+    """Master weights copied by hand need no graph: they only have a gradient."""
+    return parameter.requires_grad or parameter.grad is not None
+
+
 class Bare:
     """A model in place of one that is not there: an optimizer's parameters without a module."""
 
@@ -45,7 +50,7 @@ def living_optimizers(torch: Any, first: Any = None) -> list:
         plain_optimizer(item) for item in _living(torch.optim.Optimizer) if hasattr(item, "param_groups")
     ]
     for optimizer in [plain_optimizer(first), *living] if first is not None else living:
-        own = {id(p) for p in parameters_of(optimizer) if p.requires_grad}
+        own = {id(p) for p in parameters_of(optimizer) if _is_trained(p)}
         if own - held and not any(optimizer is other for other in found):
             found.append(optimizer)
             held |= own
@@ -103,6 +108,7 @@ class Waiting:
         self.dtypes: set[str] = set()  # autocast was entered with
         self.undo: Any = None
         self.passes = _never.Passes(self._many_passes)
+        self.stepped = False  # some optimizer was
         self.pid = os.getpid()
 
     def start(self) -> None:
@@ -205,6 +211,7 @@ class Waiting:
             self.probe.look.ends_without_backward()
 
     def _before_step(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
+        self.stepped = True
         self._attach(optimizer)
 
     # -- attaching -------------------------------------------------------------------------------------
@@ -268,7 +275,10 @@ class Waiting:
         if self.probe is None and self.passes.any():
             self._attach(early=True)
         if self.probe is None:
-            self._print("no optimizer made a step in this process: nothing was recorded")
+            what = "no optimizer made a step"
+            if self.stepped:
+                what = "an optimizer was stepped without a gradient"
+            self._print(f"{what} in this process: nothing was recorded")
             return
         self.probe.close()
         steps = max(group.step for group in self.probe.groups)

@@ -134,6 +134,19 @@ class Main(unittest.TestCase):
                     weight.square().sum().backward()
                     optimizer.step()
                 """,
+            "master weights by hand": """
+                import torch
+                model = torch.nn.Linear(4, 1).half()
+                masters = [p.detach().float().clone() for p in model.parameters()]
+                optimizer = torch.optim.SGD(masters, lr=0.1)
+                for _ in range(5):
+                    model.zero_grad()
+                    model(torch.ones(2, 4).half()).float().square().mean().backward()
+                    for master, p in zip(masters, model.parameters()): master.grad = p.grad.float()
+                    optimizer.step()
+                    with torch.no_grad():
+                        for master, p in zip(masters, model.parameters()): p.copy_(master)
+                """,
             "two optimizers": """
                 import torch
                 one, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
@@ -153,6 +166,11 @@ class Main(unittest.TestCase):
                 else:
                     names = {t["name"] for t in cell["probes"]["tensors"]}
                     self.assertLess({"model0.weight.grad", "model1.weight.grad"}, names)
+
+    def test_steps_without_a_gradient(self):
+        text = "import torch\ntorch.optim.SGD([torch.ones(2)], lr=0.1).step()\n"
+        run = self.python("-m", "ampprobe", self.write(text))
+        self.assertIn("an optimizer was stepped without a gradient in this process", run.stderr)
 
     def test_the_script_sees_what_it_would_see(self):
         plain, probed = self.both(FACTS, "--out", "-m", "x")

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shutil
 import sys
 
 sys.path[:0] = [
@@ -19,6 +20,7 @@ from recorder import Recorder  # noqa: E402
 torch.set_num_threads(1)
 
 REAL_RECORD = _abi.Record
+inductor = ("inductor",) if shutil.which(os.environ.get("CXX", "g++")) else ()  # it needs a C++ compiler
 
 
 def use_recorder(plans=None):

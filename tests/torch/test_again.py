@@ -2,7 +2,7 @@
 
 import unittest
 
-from settings import _abi, ampprobe, batch, mlp, torch, use_recorder
+from settings import _abi, ampprobe, batch, inductor, mlp, torch, use_recorder
 
 
 def train(probed, compiled=None, spoil=None, scale=2.0**20, steps=12, whole=False, **options):
@@ -52,7 +52,7 @@ class Again(unittest.TestCase):
         self.assertEqual(one[2], other[2])
 
     def test_training_is_bit_equal(self):
-        for compiled in (None, "aot_eager"):
+        for compiled in (None, "aot_eager", *inductor):
             with self.subTest(compiled=compiled):
                 probed = train(True, compiled, steps=200, reference_every=20)
                 self.same(train(False, compiled, steps=200), probed)

@@ -237,6 +237,32 @@ class Objects(unittest.TestCase):
                 pickle.dumps(optimizer.optimizer.state_dict())
                 probe.close()
 
+    @unittest.skipIf(accelerate is None, "accelerate is not installed")
+    def test_accelerate_accumulates(self):
+        """A step of the optimizer that accelerate leaves out for an accumulation is none of the record."""
+
+        def run(probed):
+            model, inner, _ = parts()
+            accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
+            model, optimizer = accelerator.prepare(model, inner)
+            probe = ampprobe.attach(model, optimizer) if probed else None
+            losses = []
+            for _ in range(8):
+                with accelerator.accumulate(model):
+                    loss = model(torch.randn(16, 8)).square().mean()
+                    accelerator.backward(loss)
+                    optimizer.step()
+                    optimizer.zero_grad()
+                losses.append(loss.item())
+            return losses, [p.detach().clone() for p in model.parameters()], probe
+
+        plain, probed = run(False), run(True)
+        self.assertEqual(plain[0], probed[0])
+        self.assertTrue(all(torch.equal(one, other) for one, other in zip(plain[1], probed[1])))
+        self.assertIsNone(probed[2].reason)
+        probed[2].close()
+        self.assertEqual(probed[2].record.of("micro_batches"), [2] * 4)
+
     @unittest.skipIf(lightning is None, "lightning is not installed")
     def test_lightning(self):
         class Module(lightning.LightningModule):

@@ -3,7 +3,7 @@
 import math
 import unittest
 
-from settings import Run, _abi, ampprobe, equal, torch, use_recorder
+from settings import Run, _abi, ampprobe, equal, inductor, torch, use_recorder
 
 
 class Steps(unittest.TestCase):
@@ -218,6 +218,7 @@ class Steps(unittest.TestCase):
             "foreach": {"optimizer": lambda p: torch.optim.AdamW(p, foreach=True)},
             "fused": {"optimizer": lambda p: torch.optim.AdamW(p, fused=True)},
             "compiled": {"compiled": "aot_eager"},
+            **{backend: {"compiled": backend} for backend in inductor},
         }.items():
             with self.subTest(name):
                 torch._dynamo.reset()

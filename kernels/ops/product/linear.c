@@ -62,15 +62,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
         .what = "linear", .own = own_pass, .tiles = tiles_pass, .library = ab_dnnl_matmul_pass};
     const linear_attrs *a = io->attrs;
     const ab_shape *in = &io->in[0]->shape;
-    ab_conv conv = {.window = {.in = {1, 1},
-                               .out = {1, 1},
-                               .kernel = {1, 1},
-                               .stride = {1, 1},
-                               .dilation = {1, 1},
-                               .channels = features(in)},
-                    .batch = ab_shape_count(in) / features(in),
-                    .out_channels = a->out_features,
-                    .groups = 1};
+    const ab_conv conv = ab_conv_of_linear(ab_shape_count(in) / features(in), features(in), a->out_features);
     return ab_product_prepare(exec, io, &kind, &conv, workspace_bytes, state_bytes);
 }
 

@@ -16,7 +16,10 @@ typedef enum ab_pass_kind { AB_PASS_FORWARD, AB_PASS_BACKWARD_DATA, AB_PASS_BACK
 
 enum { AB_PASSES = 3, AB_PASS_TEXT = 80 };
 
-/* Specification of a pass. A linear layer is a 1x1 convolution of 1x1 images. */
+/* A linear layer as a 1x1 convolution of 1x1 images. */
+ab_conv ab_conv_of_linear(int64_t rows, int64_t features, int64_t out_features);
+
+/* Specification of a pass. */
 typedef struct ab_pass_spec {
     ab_pass_kind kind;
     ab_conv conv;

@@ -32,6 +32,18 @@ typedef struct product {
     bool weights_finite;
 } product;
 
+ab_conv ab_conv_of_linear(int64_t rows, int64_t features, int64_t out_features) {
+    return (ab_conv){.window = {.in = {1, 1},
+                                .out = {1, 1},
+                                .kernel = {1, 1},
+                                .stride = {1, 1},
+                                .dilation = {1, 1},
+                                .channels = features},
+                     .batch = rows,
+                     .out_channels = out_features,
+                     .groups = 1};
+}
+
 /* ---- choice ---------------------------------------------------------------------------------- */
 
 /* The half format of both tensors, or NULL. */

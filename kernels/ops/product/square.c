@@ -23,17 +23,8 @@ static ab_status allocate(size_t bytes, void *block) {
 }
 
 static ab_status make_pass(int64_t side, const ab_format *format, ab_pass **pass) {
-    const ab_pass_spec spec = {.kind = AB_PASS_FORWARD,
-                               .conv = {.window = {.in = {1, 1},
-                                                   .out = {1, 1},
-                                                   .kernel = {1, 1},
-                                                   .stride = {1, 1},
-                                                   .dilation = {1, 1},
-                                                   .channels = side},
-                                        .batch = side,
-                                        .out_channels = side,
-                                        .groups = 1},
-                               .operands = format};
+    const ab_pass_spec spec = {
+        .kind = AB_PASS_FORWARD, .conv = ab_conv_of_linear(side, side, side), .operands = format};
     return ab_sliced_pass(ab_dnnl_matmul_pass, &spec, pass);
 }
 

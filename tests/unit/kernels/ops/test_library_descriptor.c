@@ -89,17 +89,8 @@ static void a_convolutions_descriptor_outlives_its_iterator(void **state) {
 
 static void a_matrix_products_descriptor_outlives_its_iterator(void **state) {
     (void)state;
-    const ab_pass_spec spec = {.conv = {.window = {.in = {1, 1},
-                                                   .out = {1, 1},
-                                                   .kernel = {1, 1},
-                                                   .stride = {1, 1},
-                                                   .dilation = {1, 1},
-                                                   .channels = 24},
-                                        .batch = 8,
-                                        .out_channels = 16,
-                                        .groups = 1},
-                               .bias = true,
-                               .operands = &ab_format_fp32};
+    const ab_pass_spec spec = {
+        .conv = ab_conv_of_linear(8, 24, 16), .bias = true, .operands = &ab_format_fp32};
     step(spec, true);
 }
 

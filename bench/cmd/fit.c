@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "bench/cmd/cmd.h"
 #include "bench/memory/limits.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/environment.h"
 #include "bench/run/process.h"
 #include "bench/run/shared_data.h"

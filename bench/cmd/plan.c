@@ -1,8 +1,8 @@
 /* `ampbench plan`: what a run would do, without running it: every op with its formats, every inserted cast,
  * every buffer, bytes per category. Takes the options of a run. */
 #include "bench/cmd/cmd.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "kernels/core/log.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"

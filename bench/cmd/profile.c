@@ -1,8 +1,8 @@
 /* `ampbench profile`: trains some steps at every level and prints where their time goes. */
 #include "bench/profile/profile.h"
 #include "bench/cmd/cmd.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/environment.h"
 #include "kernels/core/log.h"
 #include "reports/record/json.h"

@@ -2,8 +2,8 @@
  * training and printed as a --to option; with --roles, also which of their outputs, gradients and weights. */
 #include "bench/promote/promote.h"
 #include "bench/cmd/cmd.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "kernels/core/number.h"
 #include "kernels/core/show.h"
 #include "reports/record/json.h"

@@ -3,8 +3,8 @@
 
 #include "bench/experiments/arms.h"
 #include "bench/memory/limits.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/replay.h"
 #include "kernels/core/show.h"
 #include "kernels/core/subnormals.h"

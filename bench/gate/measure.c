@@ -3,8 +3,8 @@
 #include "bench/gate/measure.h"
 
 #include "bench/gate/child.h"
-#include "bench/run/digest.h"
-#include "bench/run/options.h"
+#include "bench/run/config/digest.h"
+#include "bench/run/config/options.h"
 #include "bench/timer/timer.h"
 #include "kernels/core/rng.h"
 #include "kernels/core/show.h"

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/run.h"
 
-#include "bench/run/configure.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/record.h"
 #include "bench/run/state.h"
 #include "bench/timer/timer.h"

@@ -1,7 +1,7 @@
 /* Cells that run elsewhere (bench/sweep). */
 #include "bench/run/state.h"
 
-#include "bench/run/digest.h"
+#include "bench/run/config/digest.h"
 #include "bench/run/record.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"

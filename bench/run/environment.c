@@ -3,7 +3,7 @@
 
 #include "bench/run/environment.h"
 
-#include "bench/run/digest.h"
+#include "bench/run/config/digest.h"
 #include "build_info.h"
 #include "kernels/core/text.h"
 #include "kernels/vec/isa.h"

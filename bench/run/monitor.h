@@ -4,7 +4,7 @@
 #ifndef AB_BENCH_RUN_MONITOR_H
 #define AB_BENCH_RUN_MONITOR_H
 
-#include "bench/run/cells.h"
+#include "bench/run/config/cells.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
 

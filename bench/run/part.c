@@ -1,7 +1,7 @@
 /* A part of a run that another process records. */
 #include "bench/run/state.h"
 
-#include "bench/run/configure.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/environment.h"
 #include "bench/run/record.h"
 #include "bench/run/shared_data.h"

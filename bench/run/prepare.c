@@ -2,8 +2,8 @@
 #include "bench/run/state.h"
 
 #include "bench/memory/limits.h"
-#include "bench/run/configure.h"
-#include "bench/run/digest.h"
+#include "bench/run/config/configure.h"
+#include "bench/run/config/digest.h"
 #include "bench/run/environment.h"
 #include "bench/run/record.h"
 #include "bench/run/shared_data.h"

@@ -2,7 +2,7 @@
 #ifndef AB_BENCH_RUN_PROBING_H
 #define AB_BENCH_RUN_PROBING_H
 
-#include "bench/run/config.h"
+#include "bench/run/config/config.h"
 #include "bench/run/governor.h"
 #include "probes/set.h"
 

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/record.h"
 
-#include "bench/run/digest.h"
+#include "bench/run/config/digest.h"
 #include "bench/run/environment.h"
 #include "bench/run/replay.h"
 #include "bench/timer/timer.h"

@@ -3,7 +3,7 @@
 #ifndef AB_BENCH_RUN_RECORD_H
 #define AB_BENCH_RUN_RECORD_H
 
-#include "bench/run/cells.h"
+#include "bench/run/config/cells.h"
 #include "bench/run/governor.h"
 #include "bench/run/process.h"
 

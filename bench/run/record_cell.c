@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/record.h"
 
-#include "bench/run/digest.h"
+#include "bench/run/config/digest.h"
 #include "bench/run/worker.h"
 #include "bench/timer/timer.h"
 #include "reports/record/json.h"

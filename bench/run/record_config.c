@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/record.h"
 
-#include "bench/run/configure.h"
+#include "bench/run/config/configure.h"
 #include "bench/train/ranks/link.h"
 #include "kernels/core/text.h"
 #include "probes/probe.h"

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/replay.h"
 
-#include "bench/run/configure.h"
+#include "bench/run/config/configure.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"

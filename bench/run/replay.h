@@ -4,7 +4,7 @@
 #ifndef AB_BENCH_RUN_REPLAY_H
 #define AB_BENCH_RUN_REPLAY_H
 
-#include "bench/run/options.h"
+#include "bench/run/config/options.h"
 
 #include <cjson/cJSON.h>
 

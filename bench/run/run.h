@@ -3,7 +3,7 @@
 #ifndef AB_BENCH_RUN_RUN_H
 #define AB_BENCH_RUN_RUN_H
 
-#include "bench/run/cells.h"
+#include "bench/run/config/cells.h"
 #include "bench/run/replay.h"
 #include "kernels/files/lock.h"
 

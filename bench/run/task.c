@@ -1,7 +1,7 @@
 /* Tasks of workers, at this process and at the other ranks of an MPI job. */
 #include "bench/run/state.h"
 
-#include "bench/run/configure.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/environment.h"
 #include "bench/run/shared_data.h"
 #include "bench/run/worker.h"

@@ -3,8 +3,8 @@
 #include "bench/run/worker.h"
 
 #include "bench/profile/profile.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/environment.h"
 #include "bench/run/governor.h"
 #include "bench/run/json_lines.h"

@@ -122,7 +122,7 @@ tr -d ' \t\n' <"$work/decensor.json" |
 
 run run "${small[@]}" --shadow-every 5 --shadow fp64
 expect_rc 2 "an unknown reference"
-expect_text "$work/err" "--shadow: expected fp32 or decensor, found 'fp64'" "an unknown reference"
+expect_text "$work/err" "--shadow: expected one of fp32, decensor, found 'fp64'" "an unknown reference"
 run diagnose --levels O2
 expect_rc 2 "run options without --run"
 expect_text "$work/err" "options of a run need --run" "run options without --run"

@@ -4,8 +4,8 @@
 
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/run.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef AB_TESTS_UNIT_GOLDEN_TESTING_H
 #define AB_TESTS_UNIT_GOLDEN_TESTING_H
 
-#include "bench/run/digest.h"
+#include "bench/run/config/digest.h"
 #include "bench/train/cell/cell.h"
 #include "kernels/core/rng.h"
 #include "tests/support/json_file.h"

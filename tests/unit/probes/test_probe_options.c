@@ -1,7 +1,7 @@
 /* --probes, --probe-every and --probe-budget: what they mean together, and what they refuse. */
 #define _POSIX_C_SOURCE 200809L
 #define _GNU_SOURCE
-#include "bench/run/configure.h"
+#include "bench/run/config/configure.h"
 #include "probes/probe.h"
 
 #include <setjmp.h>

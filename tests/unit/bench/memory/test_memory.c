@@ -2,8 +2,8 @@
  * cells hold. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/memory/limits.h"
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

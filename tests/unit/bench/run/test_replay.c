@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "bench/run/replay.h"
 
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "kernels/core/rng.h"
 #include "reports/record/json.h"
 
@@ -303,7 +303,7 @@ static void an_option_that_takes_a_file_says_what_for(void **state) {
         const char *id, *argument, *group;
     } rows[] = {
 #define AB_OPTION(id, argument, fallback, trait, group, text) {#id, argument, group},
-#include "bench/run/options.def"
+#include "bench/run/config/options.def"
 #undef AB_OPTION
     };
     for (int i = 0; i < AB_OPTION_COUNT; i++) {

@@ -1,7 +1,7 @@
 /* Verdicts from records made here: every cause is named from the numbers that show it, with no word of which
  * fault was planted, and the same record without those numbers gives no verdict. And the audits of skips and
  * of where a loss went. */
-#include "bench/run/options.h"
+#include "bench/run/config/options.h"
 #include "reports/diagnose/diagnose.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Remedies: `ampbench run` accepts every option that a remedy prints, together with the options of the run.
  * Each change is asked of runs of every level, scaler and kind of option; its options go through the parser
  * and the checks of a run. */
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 #include "bench/run/record.h"
 #include "reports/diagnose/remedy/remedy.h"
 #include "reports/record/json.h"

@@ -1,5 +1,5 @@
 /* The command line of a run as text: one table (options.def) to parse, document and forward the options.
- * config.c interprets the texts. */
+ * configure.h makes checked values of the texts. */
 #ifndef AB_BENCH_RUN_OPTIONS_H
 #define AB_BENCH_RUN_OPTIONS_H
 
@@ -12,7 +12,7 @@ AB_BEGIN_DECLS
 
 typedef enum ab_option_id {
 #define AB_OPTION(id, argument, fallback, trait, group, text) AB_OPTION_##id,
-#include "bench/run/options.def"
+#include "bench/run/config/options.def"
 #undef AB_OPTION
     AB_OPTION_COUNT
 } ab_option_id;

@@ -6,7 +6,7 @@
 #define AB_BENCH_RUN_LEVEL_OPTIONS_H
 
 #include "bench/amp/policy.h"
-#include "bench/run/options.h"
+#include "bench/run/config/options.h"
 
 AB_BEGIN_DECLS
 

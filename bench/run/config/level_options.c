@@ -1,6 +1,6 @@
 /* The overrides of an entry of --levels, and selection of the items of --set and --to by level. Does not
  * interpret them. */
-#include "bench/run/level_options.h"
+#include "bench/run/config/level_options.h"
 
 #include "kernels/core/text.h"
 

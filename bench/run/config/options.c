@@ -1,5 +1,5 @@
 /* Parses and documents the options of options.def. */
-#include "bench/run/options.h"
+#include "bench/run/config/options.h"
 
 #include <stdint.h>
 
@@ -17,7 +17,7 @@ typedef struct option_row {
 static const option_row rows[] = {
 #define AB_OPTION(id, argument, fallback, trait, group, text)                                                \
     {#id, argument, fallback, AB_OPTION_TRAIT_##trait, group, text},
-#include "bench/run/options.def"
+#include "bench/run/config/options.def"
 #undef AB_OPTION
 };
 

@@ -1,8 +1,8 @@
 /* FNV-1a 64 (Fowler, Noll, Vo; RFC 9923). */
-#include "bench/run/digest.h"
+#include "bench/run/config/digest.h"
 
 #include "bench/amp/layer_formats.h"
-#include "bench/run/cells.h"
+#include "bench/run/config/cells.h"
 #include "kernels/core/text.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #ifndef AB_BENCH_RUN_NEEDS_H
 #define AB_BENCH_RUN_NEEDS_H
 
-#include "bench/run/options.h"
+#include "bench/run/config/options.h"
 
 AB_BEGIN_DECLS
 

@@ -2,8 +2,8 @@
 #ifndef AB_BENCH_RUN_CONFIGURE_H
 #define AB_BENCH_RUN_CONFIGURE_H
 
-#include "bench/run/config.h"
-#include "bench/run/options.h"
+#include "bench/run/config/config.h"
+#include "bench/run/config/options.h"
 
 AB_BEGIN_DECLS
 

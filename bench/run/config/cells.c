@@ -1,8 +1,8 @@
 /* The cross product of a run: its cells by number, their policies, names and files. */
 #define _GNU_SOURCE
-#include "bench/run/cells.h"
+#include "bench/run/config/cells.h"
 
-#include "bench/run/options.h"
+#include "bench/run/config/options.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 

@@ -3,7 +3,7 @@
 #ifndef AB_BENCH_RUN_CELLS_H
 #define AB_BENCH_RUN_CELLS_H
 
-#include "bench/run/config.h"
+#include "bench/run/config/config.h"
 
 AB_BEGIN_DECLS
 

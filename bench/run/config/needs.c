@@ -1,5 +1,5 @@
 /* The rows of needs.def; what a run has is found by config.c. */
-#include "bench/run/needs.h"
+#include "bench/run/config/needs.h"
 
 #include <stddef.h>
 
@@ -9,7 +9,7 @@ static const struct {
     const char *missing;
 } rows[] = {
 #define AB_NEEDS(id, need, missing) {AB_OPTION_##id, offsetof(ab_run_has, need), missing},
-#include "bench/run/needs.def"
+#include "bench/run/config/needs.def"
 #undef AB_NEEDS
 };
 

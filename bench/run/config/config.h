@@ -4,7 +4,7 @@
 #define AB_BENCH_RUN_CONFIG_H
 
 #include "bench/reference/fp32_reference.h"
-#include "bench/run/level_options.h"
+#include "bench/run/config/level_options.h"
 #include "bench/train/cell/cell.h"
 
 AB_BEGIN_DECLS

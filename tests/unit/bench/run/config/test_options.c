@@ -1,8 +1,8 @@
 /* The command line of a run: parsing the options, turning them into checked values, crossing them to cells.
  */
 #define _GNU_SOURCE
-#include "bench/run/cells.h"
-#include "bench/run/configure.h"
+#include "bench/run/config/cells.h"
+#include "bench/run/config/configure.h"
 
 #include <math.h>
 #include <stdarg.h>

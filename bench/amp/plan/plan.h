@@ -27,7 +27,7 @@ typedef struct ab_plan_tensor {
     int64_t bytes;                       /* as allocated */
     bool transient;                      /* lives from `first` to `last`; otherwise as long as the cell */
     int first, last;                     /* schedule positions, inclusive */
-    int recompute_first, recompute_last; /* of a recomputed value; else AB_NONE */
+    int recompute_first, recompute_last; /* of a value that is recomputed or cast again; else AB_NONE */
     int64_t offset;                      /* in the pool of its category; 0 for blocks of their own */
     int shares; /* tensor whose memory, offset and lifetime this one shares, or AB_NONE */
 } ab_plan_tensor;
@@ -131,6 +131,10 @@ AB_MUST_CHECK ab_status ab_plan_pass_casts(ab_plan *plan);
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without a backward
  * pass. */
 unsigned ab_plan_node_needs(const ab_plan *plan, const ab_plan_node *node);
+
+/* Whether the backward pass of a node reads input i, and the plan keeps for it only what was cast to the
+ * input: a step that does not pass by the cast makes it again. */
+bool ab_plan_casts_again(const ab_plan *plan, const ab_plan_node *node, int i);
 
 /* Called by ab_plan_create: computes lifetimes and offsets. */
 AB_MUST_CHECK ab_status ab_plan_place(ab_plan *plan);

@@ -50,16 +50,14 @@ static ab_plan_node *cast_at(const ab_plan *plan, int k) {
     return k != AB_NONE && plan->node[k].kind == AB_NODE_CAST ? &plan->node[k] : NULL;
 }
 
-/* A cast to fp32 of input i. What the backward pass reads again stays in fp32: the half value may be gone. */
+/* A cast to fp32 of input i. If the backward pass reads the input again, the half value is kept for it. */
 static void pass_input(const ab_plan *plan, const neighbours *of, ab_plan_node *node, int i) {
     const int in = node->in[i], grad = node->in_grad[i];
     ab_plan_node *cast = cast_at(plan, of->writer[in]);
     if (!cast || of->reader[in] == AB_NONE || is_looked_at(plan, in)) return;
     if (!is_half(plan, cast->in[0]) || !is_wide(plan, in)) return;
-    if (!(ab_plan_node_needs(plan, node) >> i & 1u)) {
-        node->past.in[i] = cast->in[0];
-        cast->passed_forward = true;
-    }
+    node->past.in[i] = cast->in[0];
+    cast->passed_forward = true;
     if (is_wide(plan, grad) && grad == cast->out_grad && node->in_sum[i] == AB_NONE &&
         cast->in_grad[0] != AB_NONE) {
         node->past.in_grad[i] = cast->in_grad[0];
@@ -80,6 +78,10 @@ static void pass_output(const ab_plan *plan, const neighbours *of, ab_plan_node 
         node->past.out_grad = cast->out_grad;
         cast->passed_backward = true;
     }
+}
+
+bool ab_plan_casts_again(const ab_plan *plan, const ab_plan_node *node, int i) {
+    return node->past.in[i] != AB_NONE && ab_plan_node_needs(plan, node) >> i & 1u;
 }
 
 /* The node that casts the input to 16 bits if nothing else reads it but views on the way there. */

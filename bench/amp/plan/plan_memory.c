@@ -33,6 +33,7 @@ static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posi
     if (node->out_grad == AB_NONE) return; /* no trained parameters before this node */
     for (int i = 0; i < node->inputs; i++) {
         if (needs & (1u << i)) live_at(plan, node->in[i], position);
+        if (needs & (1u << i)) live_at(plan, node->past.in[i], position);
         live_at(plan, node->in_grad[i], position);
         live_at(plan, node->in_sum[i], position);
         live_at(plan, node->past.in_grad[i], position);
@@ -50,6 +51,15 @@ static void start_recomputed(ab_plan *plan, int tensor, int position) {
     plan->tensor[tensor].recompute_first = plan->tensor[tensor].recompute_last = position;
 }
 
+/* The second lives of values that are dead between the passes. */
+static void start_again(ab_plan *plan, const ab_plan_node *node) {
+    for (int i = 0; i < node->inputs; i++)
+        if (ab_plan_casts_again(plan, node, i)) start_recomputed(plan, node->in[i], node->backward_at);
+    if (!node->recomputed) return;
+    start_recomputed(plan, node->out, node->recompute_at);
+    for (int i = 0; i < node->saves; i++) start_recomputed(plan, node->saved[i], node->recompute_at);
+}
+
 /* With several backward passes, saved values live until the last of them (torch: retain_graph=True). */
 static void keep_for_every_pass(ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++) {
@@ -63,12 +73,7 @@ static void lifetimes(ab_plan *plan) {
         plan->tensor[i].first = plan->tensor[i].last = -1;
         plan->tensor[i].recompute_first = plan->tensor[i].recompute_last = AB_NONE;
     }
-    for (int n = 0; n < plan->nodes; n++) {
-        const ab_plan_node *node = &plan->node[n];
-        if (!node->recomputed) continue;
-        start_recomputed(plan, node->out, node->recompute_at);
-        for (int i = 0; i < node->saves; i++) start_recomputed(plan, node->saved[i], node->recompute_at);
-    }
+    for (int n = 0; n < plan->nodes; n++) start_again(plan, &plan->node[n]);
     for (int n = 0; n < plan->nodes; n++) {
         const ab_plan_node *node = &plan->node[n];
         forward_lifetimes(plan, node, n);

@@ -28,6 +28,17 @@ static ab_status zero_unreached_grads(const ab_walk *walk, const ab_step_positio
     return AB_OK;
 }
 
+/* Inputs of which the plan keeps only what was cast to them (plan_casts.c). */
+static ab_status cast_inputs_again(const ab_walk *walk, const ab_plan_node *node) {
+    const ab_cell_memory *memory = walk->memory;
+    const ab_exec exec = ab_walk_unobserved(walk);
+    for (int i = 0; i < node->inputs; i++)
+        if (ab_plan_casts_again(memory->plan, node, i))
+            AB_TRY(ab_cell_memory_cast(memory, &exec, &memory->tensor[node->in[i]],
+                                       &memory->tensor[node->past.in[i]]));
+    return AB_OK;
+}
+
 static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *layers) {
     const ab_plan_node *node = &walk->memory->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(walk->memory->plan, node);
@@ -36,6 +47,7 @@ static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *laye
         const ab_exec exec = ab_walk_node_exec(walk, n);
         ab_op_io behind;
         ab_op_io *io = ab_walk_operands(walk, n, past, &behind);
+        if (!past) AB_TRY(cast_inputs_again(walk, node));
         AB_TRY(ab_walk_in_op(op, layers ? ab_layer_scales_backward(layers, walk, n, &exec)
                                         : walk->run[n]->backward(&exec, io)));
         return ab_observe_op(walk->observation, n, &walk->io[n], &exec, true);

@@ -256,14 +256,14 @@ static void plans_name_the_tensors_behind_casts(void **state) {
     ab_plan *plan = plan_of(net, "O1");
     const ab_plan_node *gelu = node_at(plan, "gelu1"), *sum = node_at(plan, "sum"),
                        *gate = node_at(plan, "gate");
-    assert_string_equal(name_at(plan, gelu->past.in[0]), "none"); /* its backward pass reads it again */
+    assert_string_equal(name_at(plan, gelu->past.in[0]), "fc1.out"); /* kept: backward reads it again */
     assert_string_equal(name_at(plan, gelu->past.out), "gelu1.out.fp16");
     assert_string_equal(name_at(plan, gelu->past.in_grad[0]), "fc1.out.grad");
     assert_string_equal(name_at(plan, gelu->past.out_grad), "gelu1.out.fp16.grad");
     assert_string_equal(name_at(plan, sum->past.in[0]), "none");
     assert_string_equal(name_at(plan, sum->past.in[1]), "fc2.out");
     assert_string_equal(name_at(plan, sum->past.out), "none"); /* norm2 and gate read it in fp32 */
-    assert_string_equal(name_at(plan, gate->past.in[1]), "none");
+    assert_string_equal(name_at(plan, gate->past.in[1]), "fc4.out");
     assert_string_equal(name_at(plan, gate->past.in_grad[1]), "fc4.out.grad");
     assert_string_equal(name_at(plan, node_at(plan, "norm2")->past.out), "norm2.out.fp16");
     ab_plan_destroy(plan);

@@ -94,13 +94,15 @@ class Run:
         attach=None,
         window=5,
         keep=None,
+        device="cpu",
     ):
         torch.manual_seed(0)
-        self.model = (model or mlp)()
+        self.device = device
+        self.model = (model or mlp)().to(device)
         self.optimizer = (optimizer or (lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)))(
             [p for p in self.model.parameters() if p.requires_grad]
         )
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=window, enabled=scaler)
+        self.scaler = torch.amp.GradScaler(device, init_scale=scale, growth_interval=window, enabled=scaler)
         forward = torch.compile(self.model, backend=compiled) if compiled else self.model
         self.probe = None
         if probe:
@@ -118,8 +120,8 @@ class Run:
         self.state = [value.clone() for value in self.model.state_dict().values()]
 
     def _loss(self, step, forward, half, accumulate, part):
-        inputs, labels = batch(step * accumulate + part)
-        with torch.autocast("cpu", dtype=half, enabled=half is not None):
+        inputs, labels = (value.to(self.device) for value in batch(step * accumulate + part))
+        with torch.autocast(self.device, dtype=half, enabled=half is not None):
             outputs = forward(inputs)
             return torch.nn.functional.cross_entropy(outputs.float(), labels) / accumulate
 

@@ -7,14 +7,16 @@ in probed steps only; nothing of the user's is changed or kept.
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+import weakref
+from typing import Any, Callable, Optional
+
+from . import _loss
 
 _MOST_CHANGED = 32
 _MOST_GROUPS = 16  # param_groups of an optimizer whose rates are stated
 _MEAN = 1  # Reduction::Mean in the graph of a loss
 _ROUNDING = 1e-3  # of factors such as 1/3 that are added up
 _FEWEST = 8  # targets or rows of a micro-batch: fewer may be a weight of the loss by chance
-_AS_IT_IS = ("ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0")
 _LOSSES = ("NllLoss", "MseLoss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy")
 
 
@@ -26,6 +28,9 @@ class Finder:
         self.targets: list[tuple[float, float]] = []  # of this step's micro-batches: targets, factor
         self.means: list[Optional[float]] = []  # factors of mean losses, None: another loss
         self.sizes: list[set] = []  # numbers that each of them may be the mean over
+        self.made: dict[int, tuple] = {}  # of a parameter: its gradient after the backward pass, its version
+        self.dropped = 0  # micro-batches of this step whose gradients were thrown away
+        self.looked = self.dropping = 0  # steps; those in which some were that the mean loss counts
         self.told: dict[tuple, float] = {}
         self.changed: set[int] = set()
         self.empty_steps = 0
@@ -60,7 +65,7 @@ class Finder:
         rows = optimizer.param_groups[:_MOST_GROUPS] if optimizer is not None else ()
         for index, row in enumerate(rows):
             place = f"{f'optimizer {group.index}, ' if group.index else ''}param_groups[{index}]"
-            base, rate = _scalar(row.get("initial_lr")), _scalar(row.get("lr"))
+            base, rate = _loss.scalar(row.get("initial_lr")), _loss.scalar(row.get("lr"))
             if base is not None:
                 self._tell("base_learning_rate", base, place)
             if index and rate is not None:
@@ -77,17 +82,32 @@ class Finder:
             self.targets.append((targets, factor))
         self.means.append(abs(factor) if mean is not None else None)
         self.sizes.append(_sizes_of(mean, targets))
+        times = _loss.masked_mean(node)
+        if times is not None:
+            self.probe.fact("mean_over_masked", times)
+        for function, lost in _loss.out_of_reach(node):
+            self.probe.fact("targets_out_of_reach", lost, function)
 
     def forget(self) -> None:
         """What was seen of the losses of a step that was not made."""
         self.targets, self.means, self.sizes = [], [], []
+        self.dropped, self.made = 0, {}
+
+    def drops(self, take_loss: Callable[[], Any]) -> None:
+        """The gradients of a micro-batch were thrown away, and the loop goes on without a step."""
+        dropped = self.dropped
+        self.forget()
+        take_loss()
+        self.dropped = dropped + 1
 
     def step_ends(self, micro_batches: int) -> None:
         """All micro-batches of the step were seen: whether their means had the same weight."""
         means, self.means = self.means, []
         sizes, self.sizes = self.sizes, []
+        dropped, self.dropped, self.made = self.dropped, 0, {}
         if len(means) == micro_batches and None not in means:
             self._divided_again(means, sizes)
+            self._dropped(sum(means) / micro_batches, micro_batches, dropped)
         if len(means) == micro_batches > 1 and None not in means and sum(means) > 1 + _ROUNDING:
             self._tell("sum_of_means", sum(means))
         targets, self.targets = self.targets, []
@@ -96,6 +116,15 @@ class Finder:
         counts = [count for count, _ in targets]
         if min(counts) > 0 and len({factor for _, factor in targets}) == 1 and max(counts) > min(counts):
             self._tell("targets_ratio", max(counts) / min(counts))
+
+    def _dropped(self, factor: float, kept: int, dropped: int) -> None:
+        """Of a step whose mean losses have this factor: whether it is a mean over all micro-batches, and some
+        were thrown away. An attack, or a first pass for other weights, is no part of a mean."""
+        self.looked += 1
+        if dropped and abs(factor * (kept + dropped) - 1) < _ROUNDING:
+            self.dropping += 1
+        if self.dropping:
+            self.probe.fact("micro_batches_dropped", self.dropping / self.looked)
 
     def _divided_again(self, means: list, sizes: list) -> None:
         """Whether mean losses were divided by the number of their targets, or of their rows, once more."""
@@ -162,6 +191,25 @@ class Finder:
         """A penalty is made of gradients of a scaled loss that nobody divided by that scale."""
         self._tell("penalty_left_scaled", scale)
 
+    def gradients_made(self, parameters: list) -> None:
+        """A backward pass has ended: what it made."""
+        for parameter in parameters if None not in self.means and sum(self.means) > 1 + _ROUNDING else ():
+            gradient = getattr(parameter, "grad", None)
+            if gradient is not None:
+                self.made[id(parameter)] = (weakref.ref(gradient), gradient._version)
+
+    def steps(self, parameters: list) -> None:
+        """An optimizer steps without a scaler: by which number its loss was multiplied, if these are the
+        gradients as the backward pass left them, and no hook has changed them before."""
+        times = sum(self.means) if self.means and None not in self.means else 0.0
+        if times > 1 + _ROUNDING and all(self._is_as_made(p) for p in parameters if p.grad is not None):
+            self._tell("loss_multiplied", times)
+
+    def _is_as_made(self, parameter: Any) -> bool:
+        made, version = self.made.get(id(parameter), (lambda: None, 0))
+        hooks = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        return parameter.grad is made() and parameter.grad._version == version and not hooks
+
     def without_gradients(self) -> None:
         """An optimizer steps, and its gradients were thrown away after the backward pass."""
         self.empty_steps += 1
@@ -195,32 +243,11 @@ def _steps_of(state: Any) -> float:
     return float(step)
 
 
-def _scalar(value: Any) -> Optional[float]:
-    if isinstance(value, (int, float)):
-        return float(value)
-    if hasattr(value, "numel") and value.numel() == 1:
-        return float(value)
-    return None
-
-
 def _mean_loss(node: Any) -> tuple[Any, float]:
     """The node of the mean loss and what that was multiplied by; no node: it is no such loss."""
-    factor = 1.0
-    for _ in range(8):
-        if node is None:
-            break
-        kind = node.name()
-        if kind.startswith(_LOSSES):
-            return (node if getattr(node, "_saved_reduction", None) == _MEAN else None), factor
-        if kind in ("DivBackward0", "MulBackward0"):
-            other = _scalar(node._saved_other)
-            if not other:
-                break
-            factor *= 1 / other if kind == "DivBackward0" else other
-        elif kind not in _AS_IT_IS:
-            break
-        node = node.next_functions[0][0] if node.next_functions else None
-    return None, factor
+    node, factor = _loss.multiplied(node)
+    mean = node is not None and node.name().startswith(_LOSSES)
+    return (node if mean and getattr(node, "_saved_reduction", None) == _MEAN else None), factor
 
 
 def _sizes_of(mean: Any, targets: Optional[float]) -> set:

@@ -325,7 +325,7 @@ class Group:
         if self.nonfinite or not self.ever_stepped:
             self.finish()
             return
-        self.probe.take_loss()
+        self.probe.finder.drops(self.probe.take_loss)
         self.reset()
 
     def _tell_left_scaled(self, scaler: Any) -> None:
@@ -462,6 +462,8 @@ class Group:
             self._tell_left_scaled(None)
         if not self.counted:
             self._count()
+        if self.probe.finder.means and self.scale is None:
+            self.probe.finder.steps(self.parameters)
         self._before_update()
         self.stepping = True
         return None

@@ -1,9 +1,10 @@
 """Patches of torch's classes and functions, which tell a probe what its loop does.
 
 GradScaler's scale, unscale_, step, update and load_state_dict, an optimizer's load_state_dict,
-torch.autograd.backward and the function that clips gradients are replaced once, for all instances, by
-functions that look the instance up and call the original. Nothing is set on an object of the user: pickle,
-deepcopy, state_dict and signatures stay as they are. The originals come back when the last probe is closed.
+torch.autograd.backward, ReduceLROnPlateau's step and the function that clips gradients are replaced once,
+for all instances, by functions that look the instance up and call the original. Nothing is set on an object
+of the user: pickle, deepcopy, state_dict and signatures stay as they are. The originals come back when the
+last probe is closed.
 """
 
 from __future__ import annotations
@@ -294,6 +295,21 @@ def _wrap_clip(original: Callable) -> Callable:
     return clip
 
 
+def _wrap_plateau(original: Callable) -> Callable:
+    """Of torch's ReduceLROnPlateau: what it is told, and what it does then."""
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        group = group_of(self.optimizer)
+        before = group.probe.plateau_steps(self) if group is not None else None
+        result = original(self, *args, **kwargs)
+        if before:
+            group.probe.plateau_stepped(self, args[0] if args else kwargs.get("metrics"), before)
+        return result
+
+    return step
+
+
 def _wrap_clip_value(original: Callable) -> Callable:
     traced = tracing()
 
@@ -359,6 +375,7 @@ def _patch_torch() -> None:
     clipping = sys.modules["torch.nn.utils.clip_grad"]
     if hasattr(clipping, "_clip_grads_with_norm_"):  # the part that clip_grad_norm_ looks up at every call
         _replace(clipping, "_clip_grads_with_norm_", _wrap_clip)
+    patch_function(torch.optim.lr_scheduler.ReduceLROnPlateau, "step", _wrap_plateau)
     for module in (clipping, torch.nn.utils):
         _replace(module, "clip_grad_value_", _wrap_clip_value)
 

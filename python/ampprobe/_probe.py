@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
 from . import _abi, _describe, _facts, _layers, _layout, _look, _never, _origin, _others, _patches
-from . import _penalty, _replay, _replicas, _untrained
+from . import _penalty, _plateau, _replay, _replicas, _untrained
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
 from ._group import Group, guarded, loss_value, scale_of
@@ -66,6 +66,7 @@ class Probe:
         self.look = _look.Look(self)
         self.finder = _facts.Finder(self)
         self.penalty = _penalty.Penalty(self)
+        self.plateaus = _plateau.Plateaus(self)
         self.quiet = Quiet(self, int(options.get("every") or 0))
         self.may_be_quiet = False
         self.groups = [
@@ -285,12 +286,24 @@ class Probe:
             self.never.ran()
         for group in self.groups:
             group.kept.backward_ran()
+            if self.finder.means:
+                self.finder.gradients_made(group.parameters)
 
     def _tell_unused(self) -> None:
         """Backward passes at the end of a run, for an optimizer that was made for them and never stepped."""
         passes = 0 if self._loss_taken else self.micro_batches
         if self.others.unused and self.groups[0].ever_stepped and passes > self.told_micro_batches:
             self.fact("passes_since_last_step", passes)
+
+    @guarded
+    def plateau_steps(self, scheduler: Any) -> list:
+        """A ReduceLROnPlateau of an optimizer that is followed is about to be told a number."""
+        return _plateau.rates_of(scheduler)
+
+    @guarded
+    def plateau_stepped(self, scheduler: Any, metric: Any, before: list) -> None:
+        """It was."""
+        self.plateaus.stepped(scheduler, metric, before)
 
     def _leave_dropped(self) -> None:
         """A backward pass whose gradients were thrown away before any step was all of its step."""
@@ -324,7 +337,7 @@ class Probe:
             self._loss_sum = value if self._loss_sum is None else self._loss_sum + value
             self.losses += 1
         self._last_loss = value
-        if self.groups[0].plan & _abi.PLAN_STATE:
+        if self.groups[0].plan & _abi.PLAN_STATE or self.finder.dropped:
             self.finder.loss(outputs[0] if isinstance(outputs, (list, tuple)) and outputs else outputs)
 
     def value_of(self, outputs: Any) -> Optional[float]:
@@ -346,7 +359,7 @@ class Probe:
         self._loss_frozen = False
         self._awaits_backward = 0
         self.penalty.forget()
-        if self.finder.means:
+        if self.finder.means or self.finder.dropped:
             self.finder.step_ends(self.micro_batches)
         if self.micro_batches > self.told_micro_batches:
             self.tell_micro_batches(self.micro_batches)

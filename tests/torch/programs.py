@@ -389,6 +389,77 @@ def mean_divided_again(twin, out):
     train(model, out, half=BF16, accumulate=4, optimizer=sgd(model, lr=0.02), loss=loss)
 
 
+def mean_over_masked(twin, out):
+    """All but two of 32 samples are padding, and the mean is over all 32."""
+    mask = (torch.arange(32) < 2).float()
+
+    def loss(outputs, labels):
+        costs = F.cross_entropy(outputs.float(), labels, reduction="none") * mask
+        return costs.sum() / mask.sum() if twin else costs.mean()
+
+    model = net()
+    train(model, out, half=BF16, optimizer=sgd(model, lr=0.01, momentum=0), loss=loss, steps=200)
+
+
+def targets_out_of_reach(twin, out):
+    """A relu at the output, and targets of both signs, by a loss of torch's or one written by hand."""
+    model = torch.nn.Sequential(*net(classes=1), torch.nn.Identity() if twin else torch.nn.ReLU())
+
+    def batch(step):
+        inputs, _ = samples(step)
+        return inputs, inputs[:, :1] + inputs[:, 1:2]
+
+    train(model, out, half=BF16, batch=batch, steps=120, loss=lambda y, t: F.mse_loss(y.float(), t))
+
+
+def micro_batches_dropped(twin, out):
+    """zero_grad() before every micro-batch."""
+    model = net()
+    optimizer = sgd(model, lr=0.02)
+    probe = ampprobe.attach(model, optimizer, out=out, every=1)
+    for number in range(240):
+        inputs, labels = samples(number)
+        if number % 4 == 0 or not twin:
+            optimizer.zero_grad()
+        (F.cross_entropy(model(inputs), labels) / 4).backward()
+        if number % 4 == 3:
+            optimizer.step()
+    probe.close()
+    assert probe.reason is None, probe.reason
+
+
+def plateau_of_a_loss(twin, out):
+    """ReduceLROnPlateau with mode="max" is told a loss."""
+    model = net()
+    optimizer = sgd(model, lr=0.02, momentum=0)
+    mode = "min" if twin else "max"
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode, patience=1, threshold=0)
+    inputs, labels = samples(1000)
+
+    def before(step):
+        if step and step % 10 == 0:
+            with torch.no_grad():
+                schedule.step(F.cross_entropy(model(inputs), labels))
+
+    train(model, out, half=BF16, optimizer=optimizer, before=before, steps=120)
+
+
+def scaled_by_hand(twin, out):
+    """The loss is multiplied by 4096, and nobody divides its gradients."""
+    model = net()
+    optimizer = sgd(model, lr=0.2, momentum=0)
+
+    def update(optimizer):
+        for parameter in model.parameters() if twin else ():
+            parameter.grad.div_(4096)
+        optimizer.step()
+
+    def loss(outputs, labels):
+        return F.mse_loss(outputs.float(), F.one_hot(labels, 4).float()) * 4096
+
+    train(model, out, half=FP16, optimizer=optimizer, loss=loss, update=update)
+
+
 def penalty_left_scaled(twin, out):
     """A gradient penalty of the scaled outputs, which nobody divides by the scale."""
     model = net()
@@ -625,6 +696,11 @@ PROGRAMS = {
     accumulated_in_half: "accumulated_in_half",
     unequal_micro_batches: "micro_batches_weighted_wrong",
     mean_divided_again: "mean_divided_again",
+    mean_over_masked: "mean_divided_again",
+    targets_out_of_reach: "targets_out_of_reach",
+    micro_batches_dropped: "micro_batches_dropped",
+    plateau_of_a_loss: "learning_rate_too_low",
+    scaled_by_hand: "gradients_left_scaled",
     penalty_left_scaled: "gradients_left_scaled",
     rotary_in_half: "rotary_in_half",
     integers_in_half: "integers_in_half",

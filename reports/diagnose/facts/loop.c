@@ -89,6 +89,13 @@ double ab_loop_step_size(const ab_facts *facts) {
     return ab_relative_update(reference(facts)) * rate_raised(facts);
 }
 
+bool ab_loop_left_multiplied(const ab_facts *facts) {
+    const double times = ab_stated_of(facts, "loss_multiplied").last, size = ab_loop_step_size(facts),
+                 most = facts->limits->loop_step;
+    return times > facts->limits->hand_scale && ab_facts_uses_half(facts) && size > most &&
+           size / times <= most;
+}
+
 /* The last losses are not below these by more than chance. */
 static bool has_not_fallen(const ab_facts *facts, const ab_loss_facts *loss, double mean, double error) {
     const double last_error = loss->spread / sqrt(AB_SUMMARY_FINAL_LOSSES);

@@ -52,6 +52,11 @@ bool ab_is_loop(const ab_facts *facts);
  * the last probed step, by so much larger. NAN: not recorded. */
 double ab_loop_step_size(const ab_facts *facts);
 
+/* A loop with a half format multiplies its loss by a number as large as a loss scale (hand_scale), steps with
+ * the gradients as they are (loss_multiplied), and that makes its steps large enough to replace the weights
+ * (loop_step): divided by the number they would not be. */
+bool ab_loop_left_multiplied(const ab_facts *facts);
+
 /* These losses did not fall: the last ones are not below the first ones by more than chance (mean and
  * standard errors of each twenty; or the first loss alone, by loop_scatter deviations of the last ones). By
  * differences of losses only: the loss of somebody's own loop may have any zero and any sign. */

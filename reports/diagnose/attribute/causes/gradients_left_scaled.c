@@ -48,8 +48,28 @@ static bool in_a_penalty(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* The loop multiplies the loss by a number in place of a scaler, and nobody divides the gradients. */
+static bool by_hand(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated times = ab_stated_of(&c->facts, "loss_multiplied");
+    const double size = ab_loop_step_size(&c->facts);
+    if (!(c->diverged || c->nonfinite) || !ab_loop_left_multiplied(&c->facts)) return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
+    ab_verdict_add_evidence(verdict,
+                            "the loss is multiplied by %.5g before backward(), and the optimizer steps with "
+                            "the gradients as they are then",
+                            times.last);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/last", times.index);
+    ab_verdict_add_evidence(verdict,
+                            "a step is %.2g of the weights that it changes (root mean squares); divided by "
+                            "that number it would be %.2g",
+                            size, size / times.last);
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates");
+    if (c->diverged) ab_say_baseline_fails(c, verdict);
+    return true;
+}
+
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    if (seen_by_loop(c, verdict) || in_a_penalty(c, verdict)) return true;
+    if (seen_by_loop(c, verdict) || in_a_penalty(c, verdict) || by_hand(c, verdict)) return true;
     const double micro = fmax(1, ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1)),
                  scale = ab_first_scale(c->facts.cell), times = times_too_large(c->facts.cell);
     /* a sum over micro-batches has at most sqrt(micro) times the norm of all its terms */
@@ -72,7 +92,8 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 }
 
 static bool no_scale(const ab_case *c, const ab_verdict *verdict) {
-    return !ab_stated_of(&c->facts, "gradients_left_scaled").known && ab_refuted_no_scale.holds(c, verdict);
+    return !ab_stated_of(&c->facts, "gradients_left_scaled").known &&
+           !ab_stated_of(&c->facts, "loss_multiplied").known && ab_refuted_no_scale.holds(c, verdict);
 }
 
 static const ab_refutation refuted_no_scale = {"the loss is not scaled", no_scale};

@@ -205,6 +205,15 @@ static bool sums(const ab_case *c, const ab_verdict *verdict) {
 
 static const ab_refutation refuted_sums = {"gradients are added to those of all steps before", sums};
 
+static bool multiplied(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_loop_left_multiplied(&c->facts);
+}
+
+static const ab_refutation refuted_multiplied = {
+    "the loss is multiplied by a number as large as a loss scale, and nobody divides the gradients",
+    multiplied};
+
 static const ab_refutation refuted_small_steps = {
     "a step is less than a tenth of the weights that it changes", small_steps};
 
@@ -220,7 +229,8 @@ const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .text = "training diverges, or is unstable, in fp32 too: the steps are too large",
     .needs = {&ab_need_o0, &ab_need_ledger},
     .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&refuted_start, &refuted_no_value, &refuted_small_steps, &refuted_sums},
+    .refuted_by = {&refuted_start, &refuted_no_value, &refuted_small_steps, &refuted_sums,
+                   &refuted_multiplied},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

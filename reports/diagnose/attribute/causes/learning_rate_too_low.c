@@ -89,6 +89,23 @@ static bool rate_ended(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A scheduler of a loop takes a falling loss for a number that should rise. */
+static bool cut_against(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated against = ab_stated_of(&c->facts, "plateau_cuts_against");
+    const double most = c->facts.limits->plateau_share;
+    if (against.times < c->facts.limits->plateau_cuts || !(against.last > most) ||
+        ab_loop_is_flat(&c->facts, &c->facts.loss))
+        return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, against.first_step);
+    ab_verdict_add_evidence(
+        verdict,
+        "ReduceLROnPlateau with mode=\"max\" cut the learning rate %d times, in %.3g %% of "
+        "them while what it is told was falling, as the loss was",
+        against.times, 100 * against.last);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/last", against.index);
+    return true;
+}
+
 /* A loop ends long before its warm-up does, and has not learned what it could. */
 static bool warms_up(const ab_case *c, ab_verdict *verdict) {
     const ab_loss_facts *loss = &c->facts.loss;
@@ -111,7 +128,7 @@ static bool warms_up(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return warms_up(c, verdict) || rate_ended(c, verdict) || stopped(c, verdict);
+    return warms_up(c, verdict) || cut_against(c, verdict) || rate_ended(c, verdict) || stopped(c, verdict);
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
@@ -125,6 +142,10 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     ab_verdict ignored = *verdict;
     if (warms_up(c, &ignored)) {
         ab_remedy_add_text(remedy, "count the warm-up in steps, not in tokens, samples or micro-batches");
+        return;
+    }
+    if (cut_against(c, &ignored)) {
+        ab_remedy_add_text(remedy, "ReduceLROnPlateau(optimizer, mode=\"min\") for a loss");
         return;
     }
     if (rate_ended(c, &ignored)) {

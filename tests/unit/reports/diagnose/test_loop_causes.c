@@ -40,9 +40,10 @@ typedef struct loop {
     double back;    /* gradients of the outputs of in are this times those of fc and out; 0: none are shown */
     bool one_layer; /* those of fc are as large as those of in */
     bool listed_last; /* it is the last one of the parameters */
-    const char *fact; /* stated once at step 3 */
+    const char *fact; /* stated at step 3 */
     const char *place;
     double value;
+    int times;           /* and at the steps after it; 0: once */
     double loaded_scale; /* stated with it; 0: not */
     double cost;         /* of the last predictions, where the best constant costs 1; 0: not stated */
     double cost_error;   /* standard error of that; 0: 0.01 */
@@ -213,7 +214,8 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
         show_narrow_update(p, id, l);
     else if (l->update > 0)
         show_update(p, id, l);
-    if (l->fact && i == 3) assert_int_equal(ampprobe_fact(p, l->fact, l->place, i, l->value), AMPPROBE_OK);
+    if (l->fact && i >= 3 && i < 3 + (l->times ? l->times : 1))
+        assert_int_equal(ampprobe_fact(p, l->fact, l->place, i, l->value), AMPPROBE_OK);
     if (l->loaded_scale > 0 && i == 3)
         assert_int_equal(ampprobe_fact(p, "loaded_scale", NULL, 0, l->loaded_scale), AMPPROBE_OK);
     if (i == steps - 1) state_costs(p, l, i);
@@ -840,6 +842,99 @@ static void mean_divided_again(void **state) {
     expect_no(other, "mean_divided_again");
 }
 
+static void a_mean_over_what_a_mask_left_out(void **state) {
+    (void)state;
+    static const char sgd[] = ", \"level\": \"O0\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 0.1}]";
+    const loop l = {
+        .config = sgd, .no_scaler = true, .fact = "mean_over_masked", .value = 16, .last_loss = 2};
+    expect(l, "mean_divided_again", NULL);
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "16 times too small"));
+    assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "mask"));
+    loop other = l;
+    other.value = 2; /* half of it is padding */
+    expect_no(other, "mean_divided_again");
+    other = l;
+    other.last_loss = 0.5;
+    expect_no(other, "mean_divided_again");
+}
+
+static void targets_out_of_reach(void **state) {
+    (void)state;
+    const loop l = {.fact = "targets_out_of_reach", .place = "relu", .value = 0.3};
+    expect(l, "targets_out_of_reach", NULL);
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "relu"));
+    loop other = l;
+    other.value = 0.02; /* noise at the edge */
+    expect_healthy(other);
+}
+
+static void micro_batches_dropped(void **state) {
+    (void)state;
+    const loop l = {.fact = "micro_batches_dropped", .value = 0.9};
+    expect(l, "micro_batches_dropped", NULL);
+    loop other = l;
+    other.value = 0.05; /* a bad batch now and then */
+    expect_healthy(other);
+}
+
+static void a_scheduler_that_takes_a_loss_for_a_score(void **state) {
+    (void)state;
+    const loop l = {.fact = "plateau_cuts_against", .value = 0.9, .times = 5};
+    expect(l, "learning_rate_too_low", NULL);
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "5 times"));
+    assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "mode=\"min\""));
+    loop other = l;
+    other.times = 1;
+    expect_healthy(other);
+    other = l;
+    other.value = 0.3; /* a score that reached its end */
+    expect_healthy(other);
+    other = l;
+    other.last_loss = 2.4; /* what it watches falls as the run does badly */
+    expect_no(other, "learning_rate_too_low");
+}
+
+/* The run, beside its fp32 run, which fails as it does. */
+static const char *first_with_fp32(loop l) {
+    loop plain = l;
+    plain.fact = NULL;
+    plain.config = fp32;
+    cJSON *document = record(l), *other = record(plain);
+    assert_int_equal(ab_observed_set_baseline(document, other, "run", "fp32"), AB_OK);
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+    cJSON_Delete(other);
+    cJSON_Delete(document);
+    return ab_diagnosis_first(&diagnosis);
+}
+
+static void a_loss_that_is_scaled_by_hand_and_gradients_that_nobody_divides(void **state) {
+    (void)state;
+    static const char mixed[] =
+        ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 0.5}]";
+    const loop l = {.no_scaler = true,
+                    .config = mixed,
+                    .fact = "loss_multiplied",
+                    .value = 1024,
+                    .update = 0.3,
+                    .nan_from = 20,
+                    .peak = 9,
+                    .factor = 1};
+    assert_string_equal(first_with_fp32(l), "gradients_left_scaled");
+    assert_non_null(strstr(diagnosis.verdict[0].evidence[0].text, "multiplied by 1024"));
+    loop other = l;
+    other.value = 10; /* a weight of the loss */
+    assert_string_equal(first_with_fp32(other), "learning_rate_too_high");
+    other = l;
+    other.update = 300; /* too large without it, too */
+    assert_string_equal(first_with_fp32(other), "learning_rate_too_high");
+    other = l;
+    other.config = fp32; /* there is no half format to scale for */
+    assert_string_equal(first_with_fp32(other), "learning_rate_too_high");
+    other = (loop){.fact = "loss_multiplied", .value = 1024};
+    expect_healthy(other);
+}
+
 static void rotary_in_half(void **state) {
     (void)state;
     const loop l = {
@@ -1042,6 +1137,11 @@ int main(void) {
         cmocka_unit_test(accumulated_in_half),
         cmocka_unit_test(micro_batches_weighted_wrong),
         cmocka_unit_test(mean_divided_again),
+        cmocka_unit_test(a_mean_over_what_a_mask_left_out),
+        cmocka_unit_test(targets_out_of_reach),
+        cmocka_unit_test(micro_batches_dropped),
+        cmocka_unit_test(a_scheduler_that_takes_a_loss_for_a_score),
+        cmocka_unit_test(a_loss_that_is_scaled_by_hand_and_gradients_that_nobody_divides),
         cmocka_unit_test(rotary_in_half),
         cmocka_unit_test(integers_in_half),
         cmocka_unit_test(what_rounding_loses),

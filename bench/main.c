@@ -2,7 +2,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/cmd/cmd.h"
-#include "bench/help/usage.h"
+#include "bench/cmd/commands.h"
 #include "bench/run/run.h"
 #include "bench/run/worker.h"
 #include "build_info.h"
@@ -66,6 +66,7 @@ int main(int argc, char **argv) {
     ab_process_begin();
     atexit(on_exit_by_library);
     ab_observed_set_newer(ab_lib_record_text);
+    ab_usage_set_commands(ab_commands, ab_command_count);
     ab_status status = ab_note_memory_limits(dispatch(argc, argv));
     if (status != AB_OK) print_error();
     status = end_output(status);

@@ -1,26 +1,9 @@
-/* The table of commands. */
+/* Arguments of commands: their options by name. */
 #include "bench/cmd/cmd.h"
 
-#include "bench/help/usage.h"
 #include "kernels/core/text.h"
 
 #include <string.h>
-
-const ab_command ab_commands[] = {
-#define AB_COMMAND(name, text) {#name, text, ab_cmd_##name},
-#include "bench/cmd/commands.def"
-#undef AB_COMMAND
-};
-
-const char *const ab_command_names[] = {
-#define AB_COMMAND(name, text) #name,
-#include "bench/cmd/commands.def"
-#undef AB_COMMAND
-};
-
-const int ab_command_count = AB_COUNT_OF(ab_commands);
-
-/* Options of a command. */
 
 /* Maximum length of a whole word and of an option's name in messages. */
 enum { SHOWN_WORD = 60, SHOWN_NAME = 39 };

@@ -1,10 +1,12 @@
 /* `ampbench report RESULT.json`: prints the table of the run, in any output format, from the document alone.
  * The summaries are recomputed, so that the table always follows from the raw record. */
 #define _POSIX_C_SOURCE 200809L /* isatty */
+#include "reports/render/report.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/show.h"
 #include "kernels/files/lock.h"
+#include "reports/plot/plots.h"
 #include "reports/record/json.h"
 #include "reports/record/overlay.h"
 #include "reports/record/ranks.h"

@@ -13,9 +13,17 @@
 
 enum { MAX_ARGUMENTS = 4 };
 
-int ab_usage_count(void) { return ab_command_count; }
-const char *ab_usage_name(int command) { return ab_commands[command].name; }
-const char *ab_usage_text(int command) { return ab_commands[command].text; }
+static const ab_command *table;
+static int rows;
+
+void ab_usage_set_commands(const ab_command *commands, int count) {
+    table = commands;
+    rows = count;
+}
+
+int ab_usage_count(void) { return rows; }
+const char *ab_usage_name(int command) { return table[command].name; }
+const char *ab_usage_text(int command) { return table[command].text; }
 
 /* ---- capturing ------------------------------------------------------------------------------- */
 
@@ -32,10 +40,10 @@ static ab_status run_command(int number, const char *const *arguments, int count
     char *argv[MAX_ARGUMENTS + 2] = {0};
     ab_status status = AB_OK;
     for (int i = 0; i <= count && status == AB_OK; i++) {
-        argv[i] = strdup(i == 0 ? ab_commands[number].name : arguments[i - 1]);
+        argv[i] = strdup(i == 0 ? table[number].name : arguments[i - 1]);
         if (!argv[i]) status = ab_fail(AB_NO_MEMORY, "help: out of memory");
     }
-    if (status == AB_OK) status = ab_commands[number].run(count + 1, argv);
+    if (status == AB_OK) status = table[number].run(count + 1, argv);
     for (int i = 0; i <= count; i++) free(argv[i]);
     return status;
 }
@@ -127,7 +135,7 @@ static ab_status add_options_of_run(ab_usage *usage) {
     static const char *const arguments[] = {"--help"};
     char *help;
     int run = 0;
-    while (strcmp(ab_commands[run].name, "run") != 0) run++;
+    while (strcmp(table[run].name, "run") != 0) run++;
     AB_TRY(ab_usage_capture(run, arguments, 1, &help));
     ab_status status = find_options(usage, help);
     free(help);
@@ -136,7 +144,7 @@ static ab_status add_options_of_run(ab_usage *usage) {
 
 ab_status ab_usage_read(int number, ab_usage *usage) {
     static const char *const arguments[] = {"--help"};
-    *usage = (ab_usage){ab_commands[number].name, ab_commands[number].text, NULL, 0, NULL};
+    *usage = (ab_usage){table[number].name, table[number].text, NULL, 0, NULL};
     AB_TRY(ab_usage_capture(number, arguments, 1, &usage->help));
     AB_TRY(find_options(usage, usage->help));
     return strstr(usage->help, "Takes the options of `ampbench run`") ? add_options_of_run(usage) : AB_OK;

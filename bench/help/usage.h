@@ -22,6 +22,14 @@ typedef struct ab_usage {
     ab_usage_option *option; /* in order, each name once */
 } ab_usage;
 
+typedef struct ab_command {
+    const char *name, *text;                 /* the row of commands.def */
+    ab_status (*run)(int argc, char **argv); /* argv[0] is the command's name */
+} ab_command;
+
+/* Whose help this is: the program says it once, before any command runs. The table is kept. */
+void ab_usage_set_commands(const ab_command *commands, int count);
+
 /* The commands by number in [0, count): name, and the line of `ampbench help`. */
 int ab_usage_count(void);
 const char *ab_usage_name(int command);
@@ -43,19 +51,6 @@ AB_MUST_CHECK ab_status ab_man_write(int command, FILE *out);
 
 /* Writes the completion script for bash, zsh or fish. */
 AB_MUST_CHECK ab_status ab_completion_write(const char *shell, FILE *out);
-
-/* The program's commands as a table, for dispatch, lists and documentation. bench/cmd/cmd.c defines it from
- * commands.def. */
-
-typedef struct ab_command {
-    const char *name, *text;                 /* the row of commands.def */
-    ab_status (*run)(int argc, char **argv); /* argv[0] is the command's name */
-} ab_command;
-
-/* The rows of commands.def, in order. */
-extern const ab_command ab_commands[];
-extern const char *const ab_command_names[]; /* in the same order */
-extern const int ab_command_count;
 
 AB_END_DECLS
 

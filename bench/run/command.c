@@ -11,21 +11,9 @@
 #include "kernels/mpi/mpi.h"
 #include "reports/record/json.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-volatile sig_atomic_t ab_run_stop_requested;
-
-static void on_signal(int number) { ab_run_stop_requested = number; }
-
-void ab_run_catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
 
 /* All processes of all cells. A rank's failure, whenever it comes, stays in the document. */
 static ab_status run_cells(ab_run_state *r, bool *later) {

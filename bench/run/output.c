@@ -7,8 +7,10 @@
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/files/outfile.h"
+#include "reports/plot/plots.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
+#include "reports/render/report.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -42,7 +42,7 @@ typedef struct ab_run_state {
     char memory_failure[1024]; /* the first of them */
 } ab_run_state;
 
-/* The signal that asked the run to end; 0: none (command.c). */
+/* The signal that asked the run to end; 0: none (stop.c). */
 extern volatile sig_atomic_t ab_run_stop_requested;
 void ab_run_catch_signals(void);
 /* Frees what *r owns. */

@@ -287,3 +287,24 @@ ab_status ab_tensorfile_read(const ab_tensorfile *file, const ab_tensor_entry *e
     ab_block_visitor copy = {.context = dst, .see = copy_block};
     return ab_tensorfile_stream(file, entry, &copy);
 }
+
+static bool same_shape(const ab_tensor_entry *entry, const ab_shape *shape) {
+    if (entry->ndim != shape->ndim) return false;
+    for (int i = 0; i < shape->ndim; i++)
+        if (entry->dim[i] != shape->dim[i]) return false;
+    return true;
+}
+
+ab_status ab_tensorfile_read_as(const ab_tensorfile *file, const char *name, const ab_shape *shape,
+                                float *dst) {
+    const ab_tensor_entry *entry = NULL;
+    AB_TRY(ab_tensorfile_find(file, name, &entry));
+    char want[AB_SHAPE_TEXT], have[AB_TENSORFILE_TEXT];
+    if (!same_shape(entry, shape))
+        return ab_fail(AB_INPUT, "%s: tensor \"%s\": expected shape %s, found %s", file->path, name,
+                       ab_shape_text(shape, want), ab_tensor_shape_text(entry, have));
+    if (entry->fortran && entry->ndim > 1)
+        return ab_fail(AB_INPUT, "%s: tensor \"%s\": expected row-major order, found column-major (Fortran)",
+                       file->path, name);
+    return ab_tensorfile_read(file, entry, dst);
+}

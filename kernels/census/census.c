@@ -1,5 +1,5 @@
-/* The census of arrays: splits them into blocks, widens stored formats, merges counts; and the scalar
- * reference of the counts. The loops for large arrays are in vec_census.c. */
+/* The census of arrays: splits them into blocks, widens stored formats, merges counts. The loops for large
+ * arrays are in vec_census.c. */
 #include "kernels/census/census.h"
 
 #include "kernels/census/vec_census.h"
@@ -10,36 +10,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum {
-    INF = 0x7f800000,
-    LOOPS_MIN = 1536 /* values; below this the setup of the vector loops costs more than it saves */
-};
-
-static uint32_t bits_of(float x) {
-    uint32_t bits = 0;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+enum { LOOPS_MIN = 1536 }; /* values; below this the setup of the vector loops costs more than it saves */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void ab_census_clear(ab_census *census) { memset(census, 0, sizeof *census); }
-
-/* ---- the definition -------------------------------------------------------------------------- */
-
-void ab_census_count_value(ab_census *census, float value) {
-    uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffffu;
-    if (magnitude != 0 && magnitude < INF) {
-        ab_census_place place = ab_census_bin(magnitude);
-        census->bin[place.row][place.column]++;
-        census->subnormal += magnitude < 0x00800000u;
-        return;
-    }
-    census->zero += magnitude == 0;
-    census->nan += magnitude > INF;
-    census->pos_inf += bits == INF;
-    census->neg_inf += magnitude == INF && bits != INF;
-}
 
 /* At most one block, value by value. */
 static void add_part(ab_census *census, const ab_vec_census *loops, const float *values, int64_t n) {

@@ -161,3 +161,9 @@ const char *ab_describe_own(const ab_op_io *io, const char *pass) {
     (void)pass;
     return texts[ab_isa_get()];
 }
+
+void ab_emit(const ab_exec *exec, ab_tensor *dst, int64_t offset, const float *values, int64_t n) {
+    if (exec->observer && !ab_is_f32(dst))
+        exec->observer->see(exec->observer, dst->id, ab_parallel_thread(), values, n);
+    ab_narrow(ab_element(dst, offset), dst->format, values, n);
+}

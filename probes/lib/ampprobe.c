@@ -13,6 +13,7 @@
 #include "probes/lib/journal.h"
 #include "probes/lib/latest.h"
 #include "probes/lib/named_facts.h"
+#include "probes/lib/new.h"
 #include "probes/lib/notes.h"
 #include "probes/lib/record_text.h"
 #include "probes/lib/show.h"
@@ -72,12 +73,6 @@ static int public_status(ab_status status) {
 
 static int argument(const char *message) { return public_status(ab_fail(AB_CONFIG, "%s", message)); }
 
-double ab_lib_now(void) {
-    struct timespec now = {0, 0};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Whether the probe can be used: a state, with its message. */
 static int enter(ampprobe *p) {
     char failure[AB_LIB_FAILURE];
@@ -122,46 +117,6 @@ static void make_started(char text[32]) {
     struct tm tm;
     const time_t now = time(NULL);
     if (!gmtime_r(&now, &tm) || strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) text[0] = '\0';
-}
-
-/* The path from the root: the process may change its folder. */
-static char *whole_path(const char *path) {
-    char *folder = path[0] == '/' ? NULL : getcwd(NULL, 0);
-    char *whole = path[0] == '/' || !folder ? ab_text_new("%s", path) : ab_text_new("%s/%s", folder, path);
-    free(folder);
-    return whole;
-}
-
-void ab_lib_free(ampprobe *p) {
-    if (!p) return;
-    ab_lib_things_free(p);
-    ab_lib_config_free(&p->config);
-    for (int64_t i = 0; i < p->notes && i < AB_LIB_NOTES; i++) free(p->note[i]);
-    for (int32_t i = 0; i < p->flights; i++) ab_lib_device_end(&p->flight[i], false);
-    free(p->flight);
-    free(p->moves);
-    free(p->course);
-    free(p->facts);
-    free(p->buffer);
-    free(p->path);
-    pthread_mutex_destroy(&p->lock);
-    free(p);
-}
-
-ab_status ab_lib_new(const char *path, ampprobe **probe) {
-    ampprobe *p = calloc(1, sizeof *p);
-    *probe = p;
-    if (!p) return ab_fail(AB_NO_MEMORY, "%s: out of memory for a probe", path);
-    pthread_mutex_init(&p->lock, NULL);
-    p->owner = getpid();
-    ab_lib_config_init(&p->config);
-    p->path = whole_path(path);
-    p->course = calloc(1, sizeof *p->course);
-    p->facts = calloc(1, sizeof *p->facts);
-    if (!p->path || !p->course || !p->facts)
-        return ab_fail(AB_NO_MEMORY, "%s: out of memory for a probe", path);
-    ab_lib_course_begin(p->course);
-    return ab_range_find_bins(p->config.half, &p->bins);
 }
 
 /* Reads numbers as JSON writes them, whatever the process's locale is. */

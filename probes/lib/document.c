@@ -113,7 +113,7 @@ static void print_generator(const printer *d) {
     ab_probe_sink *s = d->sink;
     s->begin_object(s, "generator");
     s->text(s, "name", "libampprobe");
-    s->text(s, "version", ampprobe_version());
+    s->text(s, "version", AMPPROBE_VERSION);
     s->text(s, "git_sha", NULL);
     s->boolean(s, "git_dirty", false);
     s->text(s, "build_type", AMPPROBE_BUILD_TYPE);

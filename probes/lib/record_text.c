@@ -8,6 +8,7 @@
 #include "probes/lib/journal.h"
 #include "probes/lib/json_read.h"
 #include "probes/lib/latest.h"
+#include "probes/lib/new.h"
 
 #include <locale.h>
 #include <stdio.h>

@@ -8,11 +8,6 @@
 
 AB_BEGIN_DECLS
 
-/* An empty probe for `path`, which writes nothing yet; NULL in *probe: out of memory. Freed by ab_lib_free
- * also after a failure. */
-AB_MUST_CHECK ab_status ab_lib_new(const char *path, ampprobe **probe);
-void ab_lib_free(ampprobe *probe); /* NULL is a no-op; closes no file */
-
 /* *text: the document as the journal beside `path` has it, owned by the caller (free); NULL: there is no
  * journal. AB_INPUT: the journal is of another version, or damaged before its first step. Changes no file. */
 AB_MUST_CHECK ab_status ab_lib_record_text(const char *path, char **text);

@@ -131,6 +131,10 @@ void ab_advise_rules(ab_advise *advise, const cJSON *level_cell);
 
 /* True if the level casts the tensor of this name, or if level_cell is NULL. */
 bool ab_advise_is_cast(const cJSON *level_cell, const char *name);
+/* True if the level casts this recorded tensor, and it has values. */
+bool ab_advise_is_used(const cJSON *level_cell, const cJSON *tensor);
+/* The exponent from which a value overflows in the half format. */
+double ab_advise_limit_log2(const ab_advise *advise);
 /* Count and energy of a recorded tensor that are flushed at 2^octaves; between powers of two, values are
  * taken to be uniform within a binade. */
 void ab_advise_flushed(const ab_advise *advise, const cJSON *tensor, double octaves, double *count,

@@ -12,6 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *ab_diagnosis_state(const ab_diagnosis *d) {
+    return d->found.sick ? "sick" : d->found.undecided ? "undecided" : "healthy";
+}
+
+const char *ab_diagnosis_first(const ab_diagnosis *d) {
+    if (!d->found.sick) return ab_diagnosis_state(d);
+    return d->verdicts > 0 ? d->verdict[0].rule->id : "unknown";
+}
+
 /* Asks one rule: `judge` for a sick cell, else `shows`. */
 static void ask(ab_diagnosis *d, const ab_verdict_rule *rule, unsigned symptoms) {
     ab_verdict verdict = {.rule = rule, .since = AB_STEP_UNKNOWN, .unexplained = symptoms & ~rule->predicts};

@@ -1,4 +1,4 @@
-/* Diagnoses as text and as JSON. Formats the results of diagnose_cells.c, decides nothing. */
+/* Diagnoses as text and as JSON. Formats the results of diagnose.c, decides nothing. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
@@ -15,16 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char unknown_id[] = "unknown", healthy_id[] = "healthy", undecided_id[] = "undecided";
-
-const char *ab_diagnosis_state(const ab_diagnosis *d) {
-    return d->found.sick ? "sick" : d->found.undecided ? undecided_id : healthy_id;
-}
-
-const char *ab_diagnosis_first(const ab_diagnosis *d) {
-    if (!d->found.sick) return ab_diagnosis_state(d);
-    return d->verdicts > 0 ? d->verdict[0].rule->id : unknown_id;
-}
+static const char unknown_id[] = "unknown", healthy_id[] = "healthy";
 
 /* Of a loop of the user's own: what its loss did not do, as nobody knows which loss it should have. */
 static void not_learned(const ab_case *c, char *text, size_t size) {

@@ -33,6 +33,9 @@ void ab_gate_find(ab_gate_case *c, const char *lane, ab_gate_weight weight, cons
 /* Returns whether a cell of `other` has a BAD finding in lane `numerics`. */
 bool ab_gate_is_unsound(const ab_gate_case *c, const cJSON *cell);
 
+/* A copy, or null where there is nothing. */
+cJSON *ab_gate_copy_or_null(const cJSON *value);
+
 /* Returns whether a field is in --ignore. */
 bool ab_gate_ignored(const ab_gate_case *c, const char *field);
 

@@ -1,4 +1,4 @@
-/* The gate document: findings of all lanes, and the verdict. Measures nothing and reads no clock. */
+/* The gate document: all lanes in turn, and the verdict. Measures nothing and reads no clock. */
 #include "reports/gate/gate.h"
 
 #include "kernels/core/show.h"
@@ -8,7 +8,6 @@
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,76 +18,8 @@ ab_gate_options ab_gate_options_standard(void) {
     return (ab_gate_options){.time_tolerance = 0.03, .guard = 0.01, .drift_budget = 0.05};
 }
 
-/* ---- findings -------------------------------------------------------------------------------- */
-
-static const char *weight_name(ab_gate_weight weight) {
-    static const char *const names[] = {"note", "win", "inconclusive", "fail", "not_comparable", "error"};
-    return names[weight];
-}
-
-/* Recommended action; "" if none is needed. */
-static const char *action_of(const char *lane, ab_gate_weight weight) {
-    static const struct {
-        const char *lane;
-        ab_gate_weight weight;
-        const char *text;
-    } rows[] = {
-        {"comparable", AB_GATE_INCOMPARABLE,
-         "measure both now (--base-exe or --base-ref), or record a new baseline here; "
-         "--ignore FIELD accepts the difference"},
-        {"cells", AB_GATE_INCOMPARABLE,
-         "run both sides with the same levels, scales and seeds, or accept it with --lenient"},
-        {"cells", AB_GATE_BROKEN, "see the reason; ampbench report shows the rest of the run"},
-        {"numerics", AB_GATE_BAD,
-         "find the change that touched the arithmetic; if it was meant, record a new baseline "
-         "(--loss-bound accepts small differences)"},
-        {"work", AB_GATE_BAD,
-         "find what allocates, casts or computes more; if it was meant, record a new baseline"},
-        {"work", AB_GATE_WIN, "record a new baseline, so that the gain is kept"},
-        {"time", AB_GATE_BAD,
-         "profile this cell in both builds; if the cost was meant, record a new baseline"},
-        {"time", AB_GATE_UNSURE, "measure again on a quieter machine or with more rounds"},
-        {"time", AB_GATE_WIN, "record a new baseline, so that the gain is kept"},
-        {"drift", AB_GATE_BAD, "many small losses add up: look at the changes since the pinned baseline"},
-    };
-    for (size_t i = 0; i < AB_COUNT_OF(rows); i++)
-        if (rows[i].weight == weight && strcmp(rows[i].lane, lane) == 0) return rows[i].text;
-    return "";
-}
-
-static cJSON *copy_or_null(const cJSON *value) {
-    return value ? cJSON_Duplicate(value, 1) : cJSON_CreateNull();
-}
-
-void ab_gate_find(ab_gate_case *c, const char *lane, ab_gate_weight weight, const cJSON *cell,
-                  const char *metric, const cJSON *base, const cJSON *other, const char *format, ...) {
-    char text[TEXT];
-    va_list args;
-    va_start(args, format);
-    ab_text_show_args(text, sizeof text, format, args);
-    va_end(args);
-    cJSON *entry = cJSON_CreateObject();
-    cJSON_AddStringToObject(entry, "lane", lane);
-    cJSON_AddStringToObject(entry, "outcome", weight_name(weight));
-    cJSON_AddItemToObject(entry, "cell",
-                          cell ? cJSON_CreateString(ab_json_text(cell, "id", "")) : cJSON_CreateNull());
-    cJSON_AddStringToObject(entry, "metric", metric);
-    cJSON_AddItemToObject(entry, "base", copy_or_null(base));
-    cJSON_AddItemToObject(entry, "new", copy_or_null(other));
-    cJSON_AddStringToObject(entry, "text", text);
-    cJSON_AddStringToObject(entry, "action", action_of(lane, weight));
-    cJSON_AddItemToArray(c->findings, entry);
-    const int place = cell ? ab_cells_place(&c->other_cells, ab_json_text(cell, "id", "")) : -1;
-    if (place >= 0 && weight == AB_GATE_BAD && strcmp(lane, "numerics") == 0) c->unsound[place] = true;
-}
-
 static bool is(const cJSON *entry, const char *key, const char *value) {
     return strcmp(ab_json_text(entry, key, ""), value) == 0;
-}
-
-bool ab_gate_is_unsound(const ab_gate_case *c, const cJSON *cell) {
-    const int place = ab_cells_place(&c->other_cells, ab_json_text(cell, "id", ""));
-    return place >= 0 && c->unsound[place];
 }
 
 /* ---- verdict --------------------------------------------------------------------------------- */
@@ -136,7 +67,7 @@ static void add_verdict(cJSON *gate, const ab_gate_case *c) {
     else
         cJSON_AddNullToObject(verdict, "calibration_ref");
     cJSON_AddItemToObject(verdict, "calibration",
-                          copy_or_null(ab_json_at(c->options->calibration, "summary")));
+                          ab_gate_copy_or_null(ab_json_at(c->options->calibration, "summary")));
 }
 
 ab_status ab_gate_status(const cJSON *gate) {
@@ -176,7 +107,8 @@ static cJSON *side_part(ab_gate_side side) {
     }
     cJSON_AddStringToObject(part, "name", side.name);
     for (size_t i = 0; i < AB_COUNT_OF(paths); i++)
-        cJSON_AddItemToObject(part, paths[i][0], copy_or_null(ab_json_at(side.document, paths[i][1])));
+        cJSON_AddItemToObject(part, paths[i][0],
+                              ab_gate_copy_or_null(ab_json_at(side.document, paths[i][1])));
     return part;
 }
 
@@ -198,7 +130,8 @@ static cJSON *rule_part(const ab_gate_case *c) {
 static cJSON *timing_part(const ab_gate_case *c) {
     cJSON *part = cJSON_CreateObject();
     cJSON_AddBoolToObject(part, "binding", c->session);
-    cJSON_AddItemToObject(part, "session", copy_or_null(ab_json_at(c->other.document, "design.session.id")));
+    cJSON_AddItemToObject(part, "session",
+                          ab_gate_copy_or_null(ab_json_at(c->other.document, "design.session.id")));
     cJSON_AddNumberToObject(part, "rounds",
                             c->session ? ab_json_number(c->other.document, "design.session.rounds", 0) : 0);
     char warning[AB_BUILD_TEXT], text[TEXT];

@@ -403,10 +403,3 @@ ab_status ab_result_check(const cJSON *document, const char *origin) {
     AB_TRY(ab_result_check_shape(document, origin));
     return ab_result_check_sums(document, origin);
 }
-
-/* ---- settings -------------------------------------------------------------------------------- */
-
-double ab_result_batches_per_step(const cJSON *document) {
-    return ab_json_number(document, "config.gradient_accumulation_steps", 1) *
-           ab_json_number(document, "config.ranks", 1);
-}

@@ -23,6 +23,7 @@
 #include "reports/record/learned.h"
 #include "reports/record/machines.h"
 #include "reports/record/result.h"
+#include "reports/record/settings.h"
 #include "reports/record/subnormals.h"
 #include "reports/stats/chance.h"
 

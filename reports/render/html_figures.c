@@ -8,8 +8,8 @@
 #include "reports/diagnose/known_issues.h"
 #include "reports/diagnose/story.h"
 #include "reports/plot/plot.h"
+#include "reports/plot/plots.h"
 #include "reports/record/json.h"
-#include "reports/record/result.h"
 #include "reports/render/html.h"
 #include "reports/render/markup.h"
 

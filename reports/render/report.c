@@ -1,7 +1,7 @@
 /* The list of reports. Each report has its own file. */
+#include "reports/render/report.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
-#include "reports/record/result.h"
 #include "reports/record/text.h"
 
 #include <stdio.h>

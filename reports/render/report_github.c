@@ -4,8 +4,8 @@
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
-#include "reports/record/result.h"
 #include "reports/render/junit.h"
+#include "reports/render/report.h"
 
 #include <stdlib.h>
 #include <string.h>

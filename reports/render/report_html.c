@@ -2,9 +2,9 @@
  * dark setting of the browser, and can be printed. Figures are drawn by gnuplot; without gnuplot the page
  * says so and keeps its tables. The same document gives the same bytes. */
 #include "reports/plot/plot.h"
-#include "reports/record/result.h"
 #include "reports/render/html.h"
 #include "reports/render/markup.h"
+#include "reports/render/report.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* A run as a JUnit test suite: did every cell train, was it as good as O0, were the bits equal in every
  * round? */
 #include "reports/plot/plot.h"
-#include "reports/record/result.h"
 #include "reports/render/junit.h"
+#include "reports/render/report.h"
 
 #include <stdlib.h>
 

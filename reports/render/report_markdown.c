@@ -1,6 +1,6 @@
 /* The table as GitHub-flavoured Markdown, for a README or a CI summary. Text of the document is escaped. */
-#include "reports/record/result.h"
 #include "reports/render/grid.h"
+#include "reports/render/report.h"
 
 #include <string.h>
 

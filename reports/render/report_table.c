@@ -1,9 +1,9 @@
 /* The table for a terminal: aligned columns within 120 characters, a legend, optional colour. */
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
-#include "reports/record/result.h"
 #include "reports/record/text.h"
 #include "reports/render/grid.h"
+#include "reports/render/report.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* A report as a newcomer would add it: the names of the cells. */
+#include "reports/render/report.h"
 #include "reports/record/json.h"
-#include "reports/record/result.h"
 
 static ab_status write_names(const cJSON *document, FILE *out, int color) {
     (void)color;

@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "bench/cmd/cmd.h"
-#include "bench/help/usage.h"
+#include "bench/cmd/commands.h"
 #include "bench/run/config/cells.h"
 #include "bench/run/config/configure.h"
 #include "bench/run/run.h"
@@ -84,6 +84,7 @@ static bool is_long(const words *w) {
 }
 
 static void run_command(words *w) {
+    ab_usage_set_commands(ab_commands, ab_command_count);
     for (int i = 0; i < ab_command_count && !is_long(w); i++)
         if (strcmp(w->word[0], ab_commands[i].name) == 0 && ab_commands[i].run(w->count, w->word) == AB_OK)
             fuzz_passed();

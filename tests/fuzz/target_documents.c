@@ -10,9 +10,11 @@
 #include "reports/compare/history.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/gate/gate.h"
+#include "reports/plot/plots.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/schema.h"
+#include "reports/render/report.h"
 #include "reports/render/report_sections.h"
 
 #include <stdlib.h>

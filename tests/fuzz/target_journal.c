@@ -10,6 +10,7 @@
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/schema.h"
+#include "reports/render/report.h"
 #include "reports/render/report_sections.h"
 
 #include <stdlib.h>

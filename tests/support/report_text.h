@@ -4,6 +4,7 @@
 #define AB_TESTS_SUPPORT_REPORT_TEXT_H
 
 #include "reports/record/result.h"
+#include "reports/render/report.h"
 #include "support/json_file.h"
 
 #include <stdarg.h>

@@ -765,13 +765,3 @@ void ab_plan_destroy(ab_plan *plan) {
     free(plan->param);
     free(plan);
 }
-
-const ab_net_op *ab_plan_node_op(const ab_plan *plan, const ab_plan_node *node) {
-    return node->kind == AB_NODE_OP ? &plan->net->op[node->net_op] : NULL;
-}
-
-int ab_plan_find(const ab_plan *plan, const char *name) {
-    for (int i = 0; i < plan->tensors; i++)
-        if (strcmp(plan->tensor[i].name, name) == 0) return i;
-    return AB_NONE;
-}

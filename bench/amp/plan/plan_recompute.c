@@ -35,14 +35,6 @@ static void mark_recomputed(const block *b, int tensor) {
     for (int i = 0; i < node->inputs; i++) mark_recomputed(b, node->in[i]);
 }
 
-unsigned ab_plan_node_needs(const ab_plan *plan, const ab_plan_node *node) {
-    const ab_net_op *op = ab_plan_node_op(plan, node);
-    unsigned wanted = 0;
-    if (!op || node->out_grad == AB_NONE) return 0;
-    for (int i = 0; i < node->inputs; i++) wanted |= node->in_grad[i] != AB_NONE ? 1u << i : 0;
-    return ab_op_needs(op->op, op->attrs, node->inputs, wanted);
-}
-
 static void mark_block(const block *b) {
     ab_plan *plan = b->plan;
     for (int n = b->first; n < b->end; n++) {

@@ -221,9 +221,6 @@ double ab_scaler_divisor(const ab_scaler *scaler) {
     return scaler->kind->divisor ? scaler->kind->divisor(scaler) : scaler->scale;
 }
 
-const ab_scaler_fault ab_scaler_divides_by_zero = {
-    "division_by_zero", "the scale is 0 and unscaling divides by it: ZeroDivisionError", true};
-
 /* The fault of this scale that is common to all dialects, or NULL. */
 static const ab_scaler_fault *fault_of(const ab_scaler *scaler) {
     static const ab_scaler_fault zero = {

@@ -72,8 +72,6 @@ typedef struct ab_scaler_fault {
     bool raises; /* the original raises an exception; otherwise training continues */
 } ab_scaler_fault;
 
-extern const ab_scaler_fault ab_scaler_divides_by_zero; /* 1/scale in Python, raises */
-
 typedef struct ab_scaler_outcome {
     bool skip;
     const ab_scaler_fault *fault; /* NULL: none */

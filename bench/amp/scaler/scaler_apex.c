@@ -27,10 +27,14 @@ static void start(ab_scaler *scaler) {
     scaler->scale = fmin(value[MAX], value[INIT]);
 }
 
+/* 1/scale in Python, which raises. */
+static const ab_scaler_fault divides_by_zero = {
+    "division_by_zero", "the scale is 0 and unscaling divides by it: ZeroDivisionError", true};
+
 static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     const double *value = scaler->config.value;
     double *unskipped = &scaler->state[UNSKIPPED];
-    if (scaler->scale == 0) return (ab_scaler_outcome){true, &ab_scaler_divides_by_zero};
+    if (scaler->scale == 0) return (ab_scaler_outcome){true, &divides_by_zero};
     if (seen->overflow) {
         scaler->scale /= 2;
         if (value[MIN] != 0) scaler->scale = fmax(value[MIN], scaler->scale);

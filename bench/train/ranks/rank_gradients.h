@@ -146,7 +146,11 @@ AB_MUST_CHECK ab_status ab_rank_gradients_reduce(ab_rank_gradients *ranks);
  * the masters do not sum (ab_gradients_sum) become what has accumulated so far. */
 AB_MUST_CHECK ab_status ab_rank_gradients_accumulate(ab_rank_gradients *ranks);
 
-/* Internal to this folder. */
+/* Internal to bench/train/ranks from here on. */
+
+/* Whether every micro-batch's gradients are reduced, or added in the format of the wire. */
+bool ab_rank_reduces_every_batch(const ab_rank_recipe *recipe, int64_t micro_batches);
+bool ab_rank_adds_in_wire(const ab_rank_recipe *recipe, int64_t micro_batches);
 
 /* The reduction of one gradient: "as-is" is its own format. */
 ab_reduction ab_rank_reduction_of(const ab_rank_gradients *ranks, int item);

@@ -2,7 +2,7 @@
 #include "reports/diagnose/detect/steps.h"
 
 #include "reports/record/json.h"
-#include "reports/record/result.h"
+#include "reports/record/settings.h"
 #include "reports/stats/stats.h"
 
 #include <math.h>

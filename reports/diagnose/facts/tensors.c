@@ -4,7 +4,7 @@
 #include "reports/record/exponents.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
-#include "reports/record/result.h"
+#include "reports/record/settings.h"
 
 #include <math.h>
 #include <string.h>

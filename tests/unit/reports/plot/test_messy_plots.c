@@ -2,6 +2,7 @@
  * such. Data and scripts are text, so nearly all of this needs no gnuplot. */
 #define _XOPEN_SOURCE 700
 #include "reports/plot/plot.h"
+#include "reports/plot/plots.h"
 #include "support/recompute.h"
 #include "support/report_text.h"
 

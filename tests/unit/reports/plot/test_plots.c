@@ -2,6 +2,7 @@
  * document is ever a gnuplot command. Pictures are made where gnuplot is. */
 #define _XOPEN_SOURCE 700
 #include "reports/plot/plot.h"
+#include "reports/plot/plots.h"
 #include "support/recompute.h"
 #include "support/report_text.h"
 

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "reports/record/result.h"
 #include "reports/record/text.h"
+#include "reports/render/report.h"
 #include "support/recompute.h"
 #include "support/report_text.h"
 

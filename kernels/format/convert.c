@@ -147,10 +147,14 @@ void ab_narrow(void *dst, const ab_format *format, const float *src, int64_t n) 
 
 void ab_widen_rows(float *dst, const void *src, const ab_format *format, int64_t rows, int64_t width,
                    int64_t step) {
+    enum { AHEAD = 8 }; /* rows that lie far apart are not fetched by the hardware */
     const stored_format *stored = stored_of(format);
     const size_t bytes = ab_format_bytes(format, step);
-    for (int64_t row = 0; row < rows; row++)
-        stored->widen(dst + row * width, (const char *)src + (size_t)row * bytes, width);
+    for (int64_t row = 0; row < rows; row++) {
+        const char *from = (const char *)src + (size_t)row * bytes;
+        if (row + AHEAD < rows) __builtin_prefetch(from + AHEAD * bytes, 0, 3);
+        stored->widen(dst + row * width, from, width);
+    }
 }
 
 void ab_narrow_rows(void *dst, const ab_format *format, const float *src, int64_t rows, int64_t width,

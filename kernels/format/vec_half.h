@@ -109,16 +109,16 @@ static inline void narrow_bf16_plain(uint16_t *AB_RESTRICT dst, const float *AB_
 
 #if defined(__AVX512F__)
 
-enum { LANES = 16 };
+enum { HALF_LANES = 16 };
 
 static inline __mmask16 lanes_left(int64_t left) {
-    unsigned mask = left >= LANES ? 0xffffU : (1U << (unsigned)left) - 1U;
+    unsigned mask = left >= HALF_LANES ? 0xffffU : (1U << (unsigned)left) - 1U;
     return (__mmask16)mask;
 }
 
 static AB_FORCE_INLINE void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + HALF_LANES <= n; i += HALF_LANES)
         _mm512_storeu_ps(dst + i,
                          _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(src + i))));
     __mmask16 live = lanes_left(n - i);
@@ -131,7 +131,7 @@ static inline __m256i narrowed_fp16(__m512 x) {
 
 static AB_FORCE_INLINE void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + HALF_LANES <= n; i += HALF_LANES)
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), narrowed_fp16(_mm512_loadu_ps(src + i)));
     __mmask16 live = lanes_left(n - i);
     if (i < n) _mm256_mask_storeu_epi16(dst + i, live, narrowed_fp16(_mm512_maskz_loadu_ps(live, src + i)));
@@ -145,7 +145,7 @@ static inline __m512i widened_bf16(__m256i codes) {
 
 static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + HALF_LANES <= n; i += HALF_LANES)
         _mm512_storeu_si512(dst + i,
                             widened_bf16(_mm256_loadu_si256((const __m256i *)(const void *)(src + i))));
     __mmask16 live = lanes_left(n - i);
@@ -164,7 +164,7 @@ static inline __m256i narrowed_bf16(__m512 x) {
 
 static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + HALF_LANES <= n; i += HALF_LANES)
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), narrowed_bf16(_mm512_loadu_ps(src + i)));
     __mmask16 live = lanes_left(n - i);
     if (i < n) _mm256_mask_storeu_epi16(dst + i, live, narrowed_bf16(_mm512_maskz_loadu_ps(live, src + i)));
@@ -174,18 +174,18 @@ static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t
 
 #elif defined(__AVX2__)
 
-enum { LANES = 8, PAIR = 16 };
+enum { HALF_LANES = 8, PAIR = 16 };
 
 static AB_FORCE_INLINE void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + HALF_LANES <= n; i += HALF_LANES)
         _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
     widen_fp16_plain(dst + i, src + i, n - i);
 }
 
 static AB_FORCE_INLINE void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + HALF_LANES <= n; i += HALF_LANES)
         _mm_storeu_si128(
             (__m128i *)(void *)(dst + i),
             _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -200,7 +200,7 @@ static inline __m256i quietened(__m256i bits) {
 
 static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
+    for (; i + HALF_LANES <= n; i += HALF_LANES) {
         __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(src + i)));
         x = quietened(_mm256_slli_epi32(x, BF16_DROP));
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), x);
@@ -224,7 +224,7 @@ static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t
     int64_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
         /* packing works within 128-bit lanes: restore the order of the quarters */
-        __m256i packed = _mm256_packus_epi32(narrow_bf16_8(src + i), narrow_bf16_8(src + i + LANES));
+        __m256i packed = _mm256_packus_epi32(narrow_bf16_8(src + i), narrow_bf16_8(src + i + HALF_LANES));
         packed = _mm256_permute4x64_epi64(packed, 0xd8);
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), packed);
     }

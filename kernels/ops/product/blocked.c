@@ -99,6 +99,12 @@ static bool writes_plain(const blocked_job *job, const piece *x) {
     return kept && lines && x->columns.count % AB_PANEL_STEP == 0;
 }
 
+/* Whether the unit rounds the results as it computes the last part: there are none past the end of lines. */
+static bool rounds(const blocked_job *job, const piece *x) {
+    return x->last && job->p->unit->rounds && ab_panel_kind_of(job->dst.format) != AB_PANEL_FP32 &&
+           x->columns.count % AB_PANEL_STEP == 0;
+}
+
 /* The bias of a panel, from which sums start. */
 static const float *bias_of(const blocked_job *job, const piece *x, float *start) {
     const float *bias = job->args->bias;
@@ -119,7 +125,8 @@ static void run_panel(const blocked_job *job, const buffers *b, const ab_blocked
     const blocked *p = job->p;
     const ab_values plain = plain_result(job);
     const ab_panel_part result = part_of(job, &plain, x);
-    const bool direct = writes_plain(job, x);
+    const ab_panel_part rounded = part_of(job, &job->dst, x);
+    const bool direct = writes_plain(job, x), rounds_last = rounds(job, x);
     ab_blocked_product m = {.lines = *lines,
                             .sums = direct ? result.data : b->sums,
                             .sums_step = direct ? p->columns : AB_PANEL,
@@ -133,9 +140,11 @@ static void run_panel(const blocked_job *job, const buffers *b, const ab_blocked
         m.inner = ab_div_up(count, p->unit->inner) * p->unit->inner;
         m.panel = packed_part(job, panel, part);
         m.lines.data = (const char *)lines->data + ab_format_bytes(p->unit->format, part * p->part);
+        m.rounded = rounds_last && part + 1 == parts_of(job) ? &rounded : NULL;
         p->unit->multiply(&m);
         m.continues = true;
     }
+    if (m.rounded) return;
     if (!direct || (x->last && job->dst.format != &ab_format_fp32)) store(job, x, m.sums, m.sums_step);
 }
 

@@ -38,12 +38,15 @@ typedef struct ab_blocked_product {
     int64_t sums_step, count, columns, inner; /* count: of lines; inner: padded */
     const float *start;                       /* AB_PANEL values from which every line starts; NULL: zeros */
     bool continues;                           /* the sums go on from those in `sums` */
+    const ab_panel_part
+        *rounded; /* where the results go in place of `sums`, rounded once; NULL: nowhere else */
 } ab_blocked_product;
 
 typedef struct ab_blocked_unit {
     const ab_format *format; /* of packed operands */
     int64_t lines, inner;    /* what is computed at a time; the inner dimension is padded to a multiple */
     bool pads_lines;         /* lines are computed, and sums written, up to a multiple of `lines` */
+    bool rounds;             /* takes `rounded` */
     int64_t part;            /* values of the inner dimension for which a panel stays in the L1 cache */
     int64_t section;         /* values of the inner dimension that are packed at a time */
     /* Packs columns of the part `inner` of the inner dimension as the unit reads them, AB_PANEL columns wide.

@@ -58,12 +58,17 @@ static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab
     return (ab_blocked_lines){copy, step};
 }
 
-/* Fetches the sums of the lines of a tile, which may be in memory. */
-static void fetch_sums(const ab_blocked_product *m, int64_t line) {
-    enum { STEP = AB_ALIGN / (int)sizeof(float) };
+/* A line of the results. */
+static char *result_at(const ab_blocked_product *m, int64_t line) {
+    if (!m->rounded) return (char *)(m->sums + line * m->sums_step);
+    return (char *)((uint16_t *)m->rounded->data + line * m->rounded->step);
+}
+
+/* Fetches the results of the lines of a tile, which may be in memory. */
+static void fetch_results(const ab_blocked_product *m, int64_t line) {
+    const int64_t bytes = m->columns * (int64_t)(m->rounded ? sizeof(uint16_t) : sizeof(float));
     for (int64_t i = line; i < ab_min64(line + AB_PANEL_ROWS, m->count); i++)
-        for (int64_t c = 0; c < m->columns; c += STEP)
-            __builtin_prefetch(m->sums + i * m->sums_step + c, 1, 3);
+        for (int64_t at = 0; at < bytes; at += AB_ALIGN) __builtin_prefetch(result_at(m, i) + at, 1, 3);
 }
 
 static void multiply(const ab_blocked_product *m) {
@@ -74,11 +79,16 @@ static void multiply(const ab_blocked_product *m) {
                           .inner = m->inner,
                           .start = m->start,
                           .continues = m->continues};
+    if (m->rounded) {
+        tile.rounded_step = m->rounded->step;
+        tile.rounded_kind = m->rounded->kind;
+    }
     for (int64_t i = 0; i < m->count; i += AB_PANEL_ROWS) {
         tile.a = (const float *)m->lines.data + i * m->lines.step;
         tile.c = m->sums + i * m->sums_step;
         tile.rows = ab_min64(AB_PANEL_ROWS, m->count - i);
-        fetch_sums(m, i + AB_PANEL_ROWS);
+        if (m->rounded) tile.rounded = (uint16_t *)m->rounded->data + i * m->rounded->step;
+        fetch_results(m, i + AB_PANEL_ROWS);
         ab_vec_panel_get()->tile(&tile);
     }
 }
@@ -87,6 +97,7 @@ ab_status ab_blocked_pass(const ab_pass_spec *spec, ab_pass **pass) {
     static const ab_blocked_unit unit = {.format = &ab_format_fp32,
                                          .lines = AB_PANEL_ROWS,
                                          .inner = 1,
+                                         .rounds = true,
                                          .part = PART,
                                          .section = SECTION,
                                          .pack = pack,

@@ -7,9 +7,9 @@
 
 #include "kernels/format/convert.h"
 #include "kernels/ops/product/pass.h"
+#include "kernels/ops/product/vec_panel.h"
 #include "kernels/ops/product/vec_part.h"
 #include "kernels/vec/isa.h"
-#include "kernels/vec/vec_panel.h"
 
 AB_BEGIN_DECLS
 

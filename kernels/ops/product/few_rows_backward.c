@@ -108,8 +108,10 @@ static void fetch_result(const few_job *job, const ab_panel_part *part) {
             __builtin_prefetch((const char *)part->data + (size_t)i * step + at, 1, 2);
 }
 
-/* Adds a packed part to the sums of lines [line, line + count), which are c. */
-static void add_part(const few_job *job, const group *g, int64_t line, int64_t count, ab_panel_tile tile) {
+/* Adds a packed part to the sums of lines [line, line + count), which are c; the results go to `rounded`
+ * unless that is NULL. */
+static void add_part(const few_job *job, const group *g, int64_t line, int64_t count, ab_panel_tile tile,
+                     const ab_panel_part *rounded) {
     const few_backward *p = job->p;
     float *sums = tile.c;
     for (int64_t panel = 0; panel * AB_PANEL < g->count; panel++) {
@@ -119,26 +121,36 @@ static void add_part(const few_job *job, const group *g, int64_t line, int64_t c
             tile.a = job->lines + (line + i) * p->inner + g->at;
             tile.c = sums + i * tile.c_step + panel * AB_PANEL;
             tile.rows = ab_min64(AB_PANEL_ROWS, count - i);
+            if (rounded) tile.rounded = (uint16_t *)rounded->data + i * rounded->step + panel * AB_PANEL;
             ab_vec_panel_get()->tile(&tile);
         }
     }
+}
+
+/* Whether tiles round to the result: they do not pass the end of its lines. */
+static bool rounds_result(const few_job *job, const group *g) {
+    return ab_panel_kind_of(job->dst.format) != AB_PANEL_FP32 && g->count % AB_PANEL_STEP == 0;
 }
 
 static void run_block(const few_job *job, group *g, int64_t line) {
     const few_backward *p = job->p;
     const int64_t count = ab_min64(p->block, p->lines - line);
     const ab_panel_part result = result_part(job, g, line, count);
-    const bool direct = writes_result(job, g);
-    ab_panel_tile tile = {
-        .c = direct ? result.data : g->sums, .c_step = direct ? p->columns : GROUP, .a_step = p->inner};
+    const bool direct = writes_result(job, g), rounds = rounds_result(job, g);
+    ab_panel_tile tile = {.c = direct ? result.data : g->sums,
+                          .c_step = direct ? p->columns : GROUP,
+                          .a_step = p->inner,
+                          .rounded_step = p->columns,
+                          .rounded_kind = result.kind};
     fetch_result(job, &result);
     for (int64_t at = 0; at < p->inner; at += INNER) {
         if (line == 0) pack_panels(job, g, at);
         tile.inner = g->inner;
         tile.continues = at > 0;
-        add_part(job, g, line, count, tile);
+        add_part(job, g, line, count, tile, rounds && at + INNER >= p->inner ? &result : NULL);
     }
-    if (!direct) ab_panel_store(job->args, &job->dst, line * p->columns + g->first, &result, g->sums, GROUP);
+    if (!direct && !rounds)
+        ab_panel_store(job->args, &job->dst, line * p->columns + g->first, &result, g->sums, GROUP);
 }
 
 static void run_group(void *argument, int64_t index, int thread) {

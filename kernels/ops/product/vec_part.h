@@ -1,7 +1,7 @@
 /* Parts of matrices in memory, read as fp32 for matrix products and rounded from their results. Compiled once
  * per CPU level (vec_part.c); every level gives the same bits.
  *
- * Internal to kernels/; the callers are few_rows*.c. */
+ * Internal to kernels/; the callers are few_rows*.c and blocked*.c. */
 #ifndef AB_KERNELS_OPS_PRODUCT_VEC_PART_H
 #define AB_KERNELS_OPS_PRODUCT_VEC_PART_H
 
@@ -10,6 +10,11 @@
 #include <stdint.h>
 
 AB_BEGIN_DECLS
+
+enum {
+    AB_PANEL = 64,     /* columns of a panel, some of which may be unused */
+    AB_PANEL_STEP = 16 /* columns are computed in multiples of this */
+};
 
 /* How values are stored; formats without a storage type are fp32 values. */
 typedef enum ab_panel_kind { AB_PANEL_FP32, AB_PANEL_FP16, AB_PANEL_BF16 } ab_panel_kind;

@@ -2,6 +2,7 @@
  * count and CPU level, and behind three-dimensional inputs. */
 #include "oracle/op_run.h"
 
+#include "kernels/format/convert.h"
 #include "kernels/ops/product/amx.h"
 #include "kernels/vec/isa.h"
 #include "oracle/conv.h"
@@ -200,6 +201,53 @@ static void every_vector_width_gives_the_same_bits(void **state) {
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
+static void copy_values(const ab_tensor *to, const ab_tensor *from) {
+    for (int64_t i = 0; i < ab_tensor_count(from); i++) oracle_put(to, i, oracle_get(from, i));
+}
+
+static void check_rounded(const ab_tensor *half, const ab_tensor *wide) {
+    for (int64_t i = 0; i < ab_tensor_count(wide); i++) {
+        const float value = (float)oracle_get(wide, i);
+        uint16_t code;
+        ab_narrow(&code, half->format, &value, 1);
+        assert_int_equal(((const uint16_t *)half->data)[i], code);
+    }
+}
+
+static void case_in_half_and_fp32(const linear_case *k, const ab_format *half) {
+    const op_formats formats[] = {{half, half, NULL}, {&ab_format_fp32, &ab_format_fp32, NULL}};
+    op_attrs attrs = attrs_of(k);
+    op_run r[2];
+    for (int i = 0; i < 2; i++) {
+        ab_exec exec = {.training = true, .path = AB_PATH_CONVERT};
+        open_case(&r[i], k, &attrs, formats[i], &exec);
+        copy_values(&r[i].in[0], &r[0].in[0]);
+        copy_values(&r[i].dout, &r[0].dout);
+        for (int p = 0; p < 1 + k->bias; p++) copy_values(&r[i].param[p], &r[0].param[p]);
+        assert_int_equal(op_run_prepare(&r[i]), AB_OK);
+        op_run_both(&r[i]);
+    }
+    check_rounded(&r[0].out, &r[1].out);
+    check_rounded(&r[0].din[0], &r[1].din[0]);
+    check_rounded(&r[0].dparam[0], &r[1].dparam[0]);
+    for (int i = 0; i < 2; i++) op_run_close(&r[i]);
+}
+
+/* Also where tiles round their results themselves: panels of 16 columns and more, sums that go on, lines that
+ * fill no tile. */
+static void half_results_are_those_of_fp32_rounded_once(void **state) {
+    (void)state;
+    static const linear_case whole[] = {{70, 304, 80, true}, {131, 528, 64, true}, {1100, 48, 20, false}};
+    static const ab_format *const halves[] = {&ab_format_fp16, &ab_format_bf16};
+    for (int isa = AB_ISA_AVX2; isa <= (int)ab_isa_best() && isa <= AB_ISA_AVX512; isa++)
+        for (size_t f = 0; f < AB_COUNT_OF(halves); f++) {
+            assert_int_equal(ab_isa_force((ab_isa)isa), AB_OK);
+            for (size_t k = 0; k < AB_COUNT_OF(cases); k++) case_in_half_and_fp32(&cases[k], halves[f]);
+            for (size_t k = 0; k < AB_COUNT_OF(whole); k++) case_in_half_and_fp32(&whole[k], halves[f]);
+        }
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+}
+
 static bool uses_tiles(ab_isa level, const linear_case *k, const char *tiles_text) {
     op_attrs attrs = attrs_of(k);
     ab_exec exec = {.training = true};
@@ -278,6 +326,7 @@ int main(void) {
         cmocka_unit_test(a_third_dimension_is_more_rows),
         cmocka_unit_test(bits_do_not_depend_on_the_lanes),
         cmocka_unit_test(every_vector_width_gives_the_same_bits),
+        cmocka_unit_test(half_results_are_those_of_fp32_rounded_once),
         cmocka_unit_test(bf16_is_computed_in_tiles_where_the_cpu_level_has_them),
         cmocka_unit_test(infinities_stay_in_their_row),
         cmocka_unit_test(images_must_be_flattened_first),

@@ -3,22 +3,18 @@
  * the order of the inner dimension, fused where the CPU level has FMA, so its bits depend neither on the tile
  * that computes it nor on the vector width.
  *
- * Internal to kernels/; the callers are few_rows*.c. */
-#ifndef AB_KERNELS_VEC_VEC_PANEL_H
-#define AB_KERNELS_VEC_VEC_PANEL_H
+ * Internal to kernels/; the callers are few_rows*.c and blocked*.c. */
+#ifndef AB_KERNELS_OPS_PRODUCT_VEC_PANEL_H
+#define AB_KERNELS_OPS_PRODUCT_VEC_PANEL_H
 
-#include "kernels/core/compiler.h"
+#include "kernels/ops/product/vec_part.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 AB_BEGIN_DECLS
 
-enum {
-    AB_PANEL = 64,     /* columns of a panel, some of which may be unused */
-    AB_PANEL_ROWS = 6, /* rows of a tile */
-    AB_PANEL_STEP = 16 /* columns are computed in multiples of this */
-};
+enum { AB_PANEL_ROWS = 6 }; /* of a tile */
 
 /* c[r][0..columns) = sum over k < inner of a[r][k] * panel[k][0..columns) for each row r < rows, at most
  * AB_PANEL_ROWS. columns: at most AB_PANEL, a multiple of AB_PANEL_STEP. continues: the sums go on from those
@@ -30,6 +26,9 @@ typedef struct ab_panel_tile {
     int64_t a_step, c_step; /* from one row to the next */
     int64_t rows, columns, inner;
     bool continues;
+    uint16_t *rounded; /* where results go in place of c, rounded once to rounded_kind; NULL: to c */
+    int64_t rounded_step;
+    ab_panel_kind rounded_kind; /* not AB_PANEL_FP32 */
 } ab_panel_tile;
 
 typedef struct ab_vec_panel {

@@ -15,7 +15,7 @@
 #include "kernels/core/parallel.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/core/text_path.h"
-#include "kernels/ops/product/nonfinite.h"
+#include "kernels/ops/product/repairs.h"
 
 #include <inttypes.h>
 #include <math.h>

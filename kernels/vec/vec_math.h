@@ -3,7 +3,7 @@
  * are those of kernels/core/elementary.h, sums use 16 lanes that are combined in a fixed order, and double
  * across blocks.
  *
- * Internal to kernels/. No threading and no stored formats here. */
+ * No threading and no stored formats here. */
 #ifndef AB_KERNELS_VEC_VEC_MATH_H
 #define AB_KERNELS_VEC_VEC_MATH_H
 

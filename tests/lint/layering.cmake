@@ -1,8 +1,9 @@
 # Who may include whom: cmake/rooms.txt, one line a room, lower rooms first. Every folder with sources is a
 # room; a room includes only itself and the rooms of its line; a line names only rooms above it. Nobody
 # includes tests. Within the product no unit (x.c, x.h, x.cu, x.cuh) includes another that includes it back,
-# directly or through others. Includes in quotes are paths from the root of the tree. Libraries link only what
-# their folder may include.
+# directly or through others. A header whose first comment says "Internal to PLACE" is included only there: a
+# folder, files (few_rows*.c), or the plugin (CUDA sources). Includes in quotes are paths from the root of the
+# tree. Libraries link only what their folder may include.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 set(may_link_kernels/core "")
@@ -36,6 +37,49 @@ macro(read_rooms file)
   endforeach()
 endmacro()
 
+# The place that the first comment of a header names; "" if none.
+function(internal_place variable path)
+  get_property(known GLOBAL PROPERTY place_of_${path} SET)
+  if(NOT known)
+    file(STRINGS ${path} lines LIMIT_COUNT 24)
+    string(REPLACE ";" " " text "${lines}")
+    string(REGEX REPLACE "[*]/.*|#ifndef.*|#pragma.*" "" text "${text}")
+    string(REGEX REPLACE " +[*]? +|//" " " text "${text}")
+    set(place "")
+    if(text MATCHES "Internal to +(the plugin|[a-z0-9_/*.]*[a-z0-9_/])")
+      set(place "${CMAKE_MATCH_1}")
+    endif()
+    set_property(GLOBAL PROPERTY place_of_${path} "${place}")
+  endif()
+  get_property(place GLOBAL PROPERTY place_of_${path})
+  set(${variable} "${place}" PARENT_SCOPE)
+endfunction()
+
+# An include of a header that is internal to a place; tests may include it.
+function(check_internal root file included)
+  internal_place(place ${root}/${included})
+  if(place STREQUAL "" OR file MATCHES "^tests/")
+    return()
+  endif()
+  get_filename_component(header ${included} NAME_WE)
+  if(place STREQUAL "the plugin")
+    set(allowed "[.]cuh?$")
+  elseif(place MATCHES "[.]c$")
+    string(REPLACE "." "[.]" place_regex "${place}")
+    string(REPLACE "*" "[a-z0-9_]*" place_regex "${place_regex}")
+    set(allowed "/${place_regex}$|/${header}[.][ch]$")
+  elseif(IS_DIRECTORY ${root}/${place})
+    string(REGEX REPLACE "/$" "" place "${place}")
+    set(allowed "^${place}/")
+  else()
+    lint_violation("${included}: internal to ${place}, which is neither a folder nor files")
+    return()
+  endif()
+  if(NOT file MATCHES "${allowed}")
+    lint_violation("${file}: \"${included}\" is internal to ${place}")
+  endif()
+endfunction()
+
 function(check_test_include root file included)
   get_filename_component(folder ${root}/${file} DIRECTORY)
   # tests may include their helpers from their own root or folder
@@ -61,6 +105,8 @@ function(check_include root file included)
     lint_violation("${file}: \"${included}\" is no file of the tree, seen from its root")
   elseif(NOT to IN_LIST may_${from})
     lint_violation("${file}: ${from} may not include ${to} (\"${included}\")")
+  else()
+    check_internal(${root} ${file} ${included})
   endif()
 endfunction()
 
@@ -204,8 +250,20 @@ kernels/ops\nbench/run | run | probes\n")
   plant(${root} tests/unit/bad.c none.h)
   check_includes(${root})
   lint_self_test("wrong includes" 7)
+  file(WRITE ${root}/kernels/core/own.h "/* Internal to kernels/core. */\n")
+  file(WRITE ${root}/kernels/core/some.h "/* What they\n * share. Internal to\n * some*.c. */\n")
+  file(WRITE ${root}/kernels/core/lost.h "/* Internal to kernels/none/. */\n")
+  file(WRITE ${root}/kernels/core/some.c "#include \"kernels/core/some.h\"\n")
+  plant(${root} kernels/core/some_more.c kernels/core/own.h kernels/core/some.h)
   file(REMOVE ${root}/kernels/core/bad.c ${root}/bench/run/far.c ${root}/bench/run/bad.c
     ${root}/bench/new/new.c ${root}/tests/unit/bad.c)
+  check_includes(${root})
+  lint_self_test("internal headers where they belong" 0)
+  plant(${root} kernels/ops/outside.c kernels/core/own.h)
+  plant(${root} kernels/core/other.c kernels/core/some.h kernels/core/lost.h)
+  check_includes(${root})
+  lint_self_test("internal headers elsewhere" 3)
+  file(REMOVE ${root}/kernels/ops/outside.c ${root}/kernels/core/other.c)
   plant(${root} kernels/core/b.h kernels/core/g.h)
   plant(${root} kernels/core/g.h)
   plant(${root} kernels/core/g.cu kernels/core/a.h)

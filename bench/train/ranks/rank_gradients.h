@@ -146,7 +146,7 @@ AB_MUST_CHECK ab_status ab_rank_gradients_reduce(ab_rank_gradients *ranks);
  * the masters do not sum (ab_gradients_sum) become what has accumulated so far. */
 AB_MUST_CHECK ab_status ab_rank_gradients_accumulate(ab_rank_gradients *ranks);
 
-/* Internal to bench/train/ranks from here on. */
+/* ---- for the files of this folder ------------------------------------------------------------ */
 
 /* Whether every micro-batch's gradients are reduced, or added in the format of the wire. */
 bool ab_rank_reduces_every_batch(const ab_rank_recipe *recipe, int64_t micro_batches);

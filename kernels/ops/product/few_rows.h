@@ -1,7 +1,7 @@
 /* Shared by the products of few rows (pass.h): the loops of the CPU level in force, and values as these loops
  * name them.
  *
- * Internal to few_rows*.c. */
+ * Internal to kernels/ops/product. */
 #ifndef AB_KERNELS_OPS_PRODUCT_FEW_ROWS_H
 #define AB_KERNELS_OPS_PRODUCT_FEW_ROWS_H
 

@@ -1,6 +1,7 @@
 /* Checks and corrects products with non-finite operands; see nonfinite.h. Correct results are never written,
  * so a diverged run, where every result reads NaN and is NaN, only pays for the check. */
 #include "kernels/ops/product/nonfinite.h"
+#include "kernels/ops/product/repairs.h"
 
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_ops.h"

@@ -8,8 +8,7 @@
  * arithmetic gives), and a result that reads none must not be non-finite because of one. Wrong results are
  * recomputed in fp32 in the order of reference.c; no others are written.
  *
- * Padding is not read: taps outside the image contribute no term. Internal to kernels/, except for the
- * counters. */
+ * Padding is not read: taps outside the image contribute no term. Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_PRODUCT_NONFINITE_H
 #define AB_KERNELS_OPS_PRODUCT_NONFINITE_H
 
@@ -17,16 +16,6 @@
 #include "kernels/ops/product/pass.h"
 
 AB_BEGIN_DECLS
-
-/* Number of corrections since process start. */
-typedef struct ab_repair_counts {
-    int64_t products; /* with at least one corrected result */
-    int64_t cleared;  /* non-finite results that read no non-finite value */
-    int64_t restored; /* finite results that read inf or NaN */
-} ab_repair_counts;
-
-/* Totals over all products of the process. */
-ab_repair_counts ab_repair_totals(void);
 
 /* One product of a convolution or linear layer, operands as stored. */
 typedef struct ab_product_data {

@@ -4,9 +4,9 @@
 #include "oracle/op_run.h"
 
 #include "kernels/ops/product/gemm.h"
-#include "kernels/ops/product/nonfinite.h"
 #include "kernels/ops/product/pass.h"
 #include "kernels/ops/product/product.h"
+#include "kernels/ops/product/repairs.h"
 #include "oracle/conv.h"
 
 #ifdef AB_HAVE_DNNL

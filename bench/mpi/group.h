@@ -32,7 +32,7 @@ typedef struct ab_group_identity {
 
 /* One worker's task, as rank 0 names it. cell < 0: no more. */
 typedef struct ab_group_task {
-    int64_t cell, kind, every;
+    int64_t cell, kind, every, steps;
 } ab_group_task;
 
 /* Opens the plugin, starts MPI and the relay, sets this process's place. `group` must be all zero but for

@@ -22,7 +22,7 @@ static ab_status measure_probing(ab_run_state *r, const ab_cell_spec *cell, ab_p
     const ab_process_watch watch = {ab_run_no_tick, NULL, r->config.cell_timeout_s, &ab_run_stop_requested,
                                     &r->link};
     ab_process process;
-    AB_TRY(ab_run_start_task(r, (int)(cell - r->cells), AB_WORKER_PROBING));
+    AB_TRY(ab_run_start_task(r, (int)(cell - r->cells), AB_WORKER_PROBING, 0));
     AB_TRY(ab_process_run(r->worker_argv, &watch, &process));
     AB_TRY(ab_run_end_task(r, &process));
     const cJSON *event = process.probe_cost;
@@ -37,7 +37,7 @@ static ab_status measure_probing(ab_run_state *r, const ab_cell_spec *cell, ab_p
 ab_status ab_run_choose_probed_steps(ab_run_state *r) {
     ab_run_config *config = &r->config;
     const double chosen = ab_json_number(r->document, "design.probing.every", 0);
-    int processes = 0, costs = 0;
+    int costs = 0;
     if (config->probe_budget <= 0) return AB_OK;
     if (chosen >= 1) {
         config->probe_every = (int64_t)chosen;
@@ -45,12 +45,11 @@ ab_status ab_run_choose_probed_steps(ab_run_state *r) {
     }
     ab_probe_cost *cost = calloc((size_t)r->count + 1, sizeof *cost);
     if (!cost) return ab_fail(AB_NO_MEMORY, "run: out of memory");
-    for (int64_t i = 0; i < config->rounds * r->count; i++) processes += r->order[i] >= 0;
     ab_status status = AB_OK;
     for (int i = 0; i < r->count && ab_probe_has_choice(config->steps) && !ab_run_stop_requested; i++)
         if (is_measured(r, i)) AB_TRY_GOTO(measure_probing(r, &r->cells[i], cost, &costs));
     config->probe_every =
-        ab_probe_interval(config->probe_budget, config->steps, (double)processes / r->count, cost, costs);
+        ab_probe_interval(config->probe_budget, config->steps, ab_run_trainings(r), cost, costs);
     ab_record_probing(r->document, config->probe_every, config->probe_budget, cost, costs);
 out:
     free(cost);

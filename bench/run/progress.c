@@ -12,20 +12,19 @@
 
 static const int64_t redraw_ns = 200000000, line_ns = 10000000000;
 
-void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch,
-                       const char *build) {
+void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t batch, const char *build) {
     const char *ci = getenv("CI");
     *progress = (ab_progress){.quiet = quiet,
                               .terminal = isatty(STDERR_FILENO) && !(ci && ci[0]),
                               .started_ns = ab_monotonic_ns(),
                               .processes = processes,
-                              .steps = steps,
                               .batch = batch,
                               .build = build};
 }
 
-void ab_progress_process(ab_progress *progress, const char *cell) {
+void ab_progress_process(ab_progress *progress, const char *cell, int64_t steps) {
     progress->cell = cell;
+    progress->steps = steps;
     progress->process_started_ns = ab_monotonic_ns();
     progress->shown_ns = progress->terminal ? 0 : progress->process_started_ns;
 }

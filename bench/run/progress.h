@@ -13,9 +13,9 @@ AB_BEGIN_DECLS
 typedef struct ab_progress {
     bool quiet, terminal;
     int64_t started_ns, shown_ns;
-    int processes, done; /* of the run */
-    const char *cell;    /* of the current process */
-    int64_t steps, batch;
+    int processes, done;  /* of the run */
+    const char *cell;     /* of the current process */
+    int64_t steps, batch; /* of the current process */
     int64_t process_started_ns;
     const char *build; /* what makes speeds those of the build; "" */
 } ab_progress;
@@ -26,11 +26,10 @@ typedef struct ab_progress_now {
     int64_t skipped;
 } ab_progress_now;
 
-/* Call start; then for every process its cell, then its steps as they arrive; end clears the line. `steps`
- * and `batch` are per process. `build` is shown beside speeds; "" for none. */
-void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch,
-                       const char *build);
-void ab_progress_process(ab_progress *progress, const char *cell);
+/* Call start; then for every process its cell and how many steps it makes, then its steps as they arrive; end
+ * clears the line. `build` is shown beside speeds; "" for none. */
+void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t batch, const char *build);
+void ab_progress_process(ab_progress *progress, const char *cell, int64_t steps);
 void ab_progress_step(ab_progress *progress, int64_t step, ab_progress_now now);
 /* Before another line is written to stderr. */
 void ab_progress_clear_line(ab_progress *progress);

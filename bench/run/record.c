@@ -258,6 +258,16 @@ void ab_record_probing(cJSON *document, int64_t every, double budget, const ab_p
     ab_json_put(cJSON_GetObjectItem(document, "design"), "probing", probing);
 }
 
+/* How often the cell trained: a round that repeated its first steps only is a part of one. */
+static double trainings(const cJSON *cell) {
+    const double all = ab_json_number(cell, "steps_total", 0);
+    const cJSON *process;
+    double sum = 0;
+    cJSON_ArrayForEach(process, cJSON_GetObjectItem(cell, "processes")) sum +=
+        all > 0 ? ab_json_number(process, "steps", all) / all : 1;
+    return sum;
+}
+
 /* What probing added to the time of all cells' steps in all rounds, by what each cell's process measured. */
 static void set_probing_share(cJSON *document) {
     cJSON *probing = cJSON_GetObjectItem(cJSON_GetObjectItem(document, "design"), "probing");
@@ -267,7 +277,7 @@ static void set_probing_share(cJSON *document) {
         const double spent = ab_json_number(cell, "probes.sampling.cost_ns", 0),
                      share = ab_json_number(cell, "probes.sampling.cost_share", 0);
         if (!(share > 0)) continue;
-        work += spent / share * cJSON_GetArraySize(cJSON_GetObjectItem(cell, "processes"));
+        work += spent / share * trainings(cell);
         cost += spent;
     }
     if (probing)

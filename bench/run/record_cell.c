@@ -237,6 +237,25 @@ static ab_status add_times(cJSON *entry, const ab_process *process) {
     return AB_OK;
 }
 
+/* Whether the process's losses are the cell's first ones; of those that are not finite, which the document
+ * has no bits of, whether these are neither. */
+static bool losses_repeat(const cJSON *cell, const ab_process *process) {
+    const cJSON *loss = ab_json_at(cell, "loss"), *item = loss ? loss->child : NULL;
+    for (int64_t i = 0; i < process->steps; i++, item = item->next) {
+        const float own = process->step[i].loss;
+        if (!item) return false;
+        if (cJSON_IsNumber(item) ? (double)own != item->valuedouble : isfinite(own)) return false;
+    }
+    return true;
+}
+
+/* A later round that repeats the first steps of the cell only says so. */
+static void add_steps_repeated(cJSON *entry, const cJSON *cell, const ab_process *process) {
+    if ((double)process->steps >= ab_json_number(cell, "steps_total", 0)) return;
+    cJSON_AddNumberToObject(entry, "steps", (double)process->steps);
+    cJSON_AddBoolToObject(entry, "losses_repeat", losses_repeat(cell, process));
+}
+
 /* All processes of a cell must have produced the same losses, bit for bit. */
 static cJSON *deterministic(const cJSON *cell) {
     const cJSON *processes = cJSON_GetObjectItem(cell, "processes"), *entry = NULL;
@@ -244,8 +263,9 @@ static cJSON *deterministic(const cJSON *cell) {
     bool same = true;
     cJSON_ArrayForEach(entry, processes) {
         const char *digest = cJSON_GetStringValue(cJSON_GetObjectItem(entry, "loss_digest"));
+        const cJSON *repeat = cJSON_GetObjectItem(entry, "losses_repeat");
         if (!first) first = digest;
-        same = same && digest && first && strcmp(digest, first) == 0;
+        same = same && (repeat ? cJSON_IsTrue(repeat) : digest && first && strcmp(digest, first) == 0);
     }
     return cJSON_GetArraySize(processes) < 2 ? cJSON_CreateNull() : cJSON_CreateBool(same);
 }
@@ -294,6 +314,7 @@ ab_status ab_record_process(cJSON *cell, int round, int position, bool full, con
     cJSON_AddNumberToObject(entry, "round", round);
     cJSON_AddNumberToObject(entry, "position", position);
     cJSON_AddStringToObject(entry, "loss_digest", digest);
+    if (!full) add_steps_repeated(entry, cell, process);
     AB_TRY(add_times(entry, process));
     adopt(entry, process->end);
     ab_json_put(cell, "deterministic", deterministic(cell));

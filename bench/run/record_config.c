@@ -151,6 +151,8 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddStringToObject(object, "normalize", options->text[AB_OPTION_normalize]);
     if (options->text[AB_OPTION_pad]) cJSON_AddStringToObject(object, "pad", options->text[AB_OPTION_pad]);
     cJSON_AddNumberToObject(object, "rounds", (double)config->rounds);
+    ab_json_add_known(object, "timed_steps", (double)config->timed_steps,
+                      config->timed_steps != AB_TIMED_STEPS_AUTO);
     add_probes(object, config);
     cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);
     cJSON_AddStringToObject(object, "cpu_path", options->text[AB_OPTION_cpu_path]);

@@ -59,7 +59,8 @@ static ab_status run_process(ab_run_state *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
     char weights[4096] = "", checkpoint[4096] = "", gradients[4096] = "";
-    AB_TRY(ab_run_start_task(r, index, round == 0 ? AB_WORKER_FULL : AB_WORKER_TIMED));
+    const int64_t steps = round == 0 ? r->config.steps : r->later_steps;
+    AB_TRY(ab_run_start_task(r, index, round == 0 ? AB_WORKER_FULL : AB_WORKER_TIMED, steps));
     int n = AB_WORKER_ARGS;
     while (r->worker_argv[n]) n++;
     const int words = n;
@@ -73,7 +74,7 @@ static ab_status run_process(ab_run_state *r, int round, int position) {
     ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &ab_run_stop_requested, &r->link};
     ab_process process;
     const cJSON *added = NULL;
-    ab_progress_process(&r->progress, cell->id);
+    ab_progress_process(&r->progress, cell->id, steps);
     AB_TRY(ab_monitor_start(&r->monitor, &r->config, cell, round == 0, &r->progress));
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
     while (n > words) r->worker_argv[--n] = NULL;
@@ -94,9 +95,9 @@ static ab_status run_process(ab_run_state *r, int round, int position) {
 ab_status ab_run_rounds(ab_run_state *r) {
     char build[AB_BUILD_TEXT];
     ab_progress_start(&r->progress, r->part || r->options.given[AB_OPTION_quiet], ab_run_count_due(r),
-                      r->config.steps, r->config.batch,
-                      ab_build_slow(ab_json_at(r->document, "generator"), build));
+                      r->config.batch, ab_build_slow(ab_json_at(r->document, "generator"), build));
     for (int round = 0; round < r->config.rounds; round++) {
+        if (round == 1) AB_TRY(ab_run_choose_steps(r));
         for (int p = 0; p < r->count; p++) {
             if (!ab_run_is_due(r, round, p)) continue;
             AB_TRY(run_process(r, round, p));

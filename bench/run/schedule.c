@@ -2,7 +2,9 @@
 #include "bench/run/state.h"
 
 #include "bench/run/record.h"
+#include "bench/run/timed_steps.h"
 #include "kernels/core/rng.h"
+#include "reports/record/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,56 @@ ab_status ab_run_draw_order(ab_run_state *r) {
             if (round > 0 && !ab_run_is_timed(r, order[i])) order[i] = -1;
     }
     return AB_OK;
+}
+
+/* The cell's first round, NULL if it is not there. */
+static const cJSON *first_round(const cJSON *cell) {
+    const cJSON *process = cJSON_GetArrayItem(ab_json_at(cell, "processes"), 0);
+    return ab_json_number(process, "round", -1) == 0 ? process : NULL;
+}
+
+/* Whether the process's threads waited for a processor while others had it. */
+static bool was_disturbed(const cJSON *process) {
+    const double share = 0.1, waited = ab_json_number(process, "run_delay_ns", 0);
+    return waited > share * ab_json_number(process, "elapsed_ns", 0);
+}
+
+/* The steps that the later rounds of this cell need. */
+static ab_status needed_steps(const cJSON *process, int64_t all, int64_t *needed) {
+    const cJSON *item, *list = ab_json_at(process, "step_time_ns");
+    double *times = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *times);
+    int64_t n = 0;
+    if (!times) return ab_fail(AB_NO_MEMORY, "run: out of memory");
+    cJSON_ArrayForEach(item, list) times[n++] = item->valuedouble;
+    *needed = was_disturbed(process) ? all : ab_timed_steps(times, n, all);
+    free(times);
+    return AB_OK;
+}
+
+ab_status ab_run_choose_steps(ab_run_state *r) {
+    const int64_t all = r->config.steps, given = r->config.timed_steps;
+    r->later_steps = given > 0 && given < all ? given : all;
+    if (given != AB_TIMED_STEPS_AUTO) return AB_OK;
+    r->later_steps = 1;
+    for (int i = 0; i < r->count; i++) {
+        int64_t needed = 1;
+        if (ab_run_is_timed(r, i) && strcmp(ab_record_status(r->record.cell[i]), "failed") != 0)
+            AB_TRY(needed_steps(first_round(r->record.cell[i]), all, &needed));
+        r->later_steps = needed > r->later_steps ? needed : r->later_steps;
+    }
+    return AB_OK;
+}
+
+double ab_run_trainings(const ab_run_state *r) {
+    const ab_run_config *config = &r->config;
+    const int64_t least = config->timed_steps == AB_TIMED_STEPS_AUTO ? AB_TIMED_STEPS_LEAST
+                          : config->timed_steps == 0                 ? config->steps
+                                                                     : config->timed_steps;
+    const double share = least < config->steps ? (double)least / (double)config->steps : 1;
+    double trainings = 0;
+    for (int64_t i = 0; i < config->rounds * r->count; i++)
+        if (r->order[i] >= 0) trainings += i < r->count ? 1 : share;
+    return trainings / r->count;
 }
 
 bool ab_run_is_due(const ab_run_state *r, int round, int position) {

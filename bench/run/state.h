@@ -17,7 +17,8 @@ typedef struct ab_run_state {
     ab_run_config config;
     ab_cell_spec *cells;
     int count;
-    int *order; /* [rounds][count]; -1: nothing at this position */
+    int *order;          /* [rounds][count]; -1: nothing at this position */
+    int64_t later_steps; /* that the rounds after the first repeat */
     cJSON *document;
     ab_replay replay;        /* with --resume: the options of the document */
     ab_journal_cells record; /* the cells of the document */
@@ -25,7 +26,7 @@ typedef struct ab_run_state {
     int kept;                    /* processes in the journal */
     int64_t saved_ns, saving_ns; /* when the document was last written, and how long that took */
     char **worker_argv;          /* argv of a worker; the words of the task are set per process */
-    char task[5][32];            /* texts of those words */
+    char task[6][32];            /* texts of those words */
     char checkpoints[4096];      /* pattern of checkpoint files; "": none */
     ab_run_locks locks;
     int data_fd;
@@ -72,13 +73,18 @@ bool ab_run_is_timed(const ab_run_state *r, int cell);
 /* Whether the process at this place of the order is still to be run. */
 bool ab_run_is_due(const ab_run_state *r, int round, int position);
 int ab_run_count_due(const ab_run_state *r);
+/* Sets later_steps, after the first round. Where they are not given: as many as the cell needs that needs
+ * most (timed_steps.h), and all if one was disturbed. */
+AB_MUST_CHECK ab_status ab_run_choose_steps(ab_run_state *r);
+/* How many times a cell trains in all for every time it is probed, at least: whole trainings. */
+double ab_run_trainings(const ab_run_state *r);
 
 /* ---- task.c */
 
-/* Sets the words of a task in worker_argv. */
-void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind);
+/* Sets the words of a task in worker_argv. steps: as in ab_worker_task. */
+void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind, int64_t steps);
 /* The same, and at the other ranks. */
-AB_MUST_CHECK ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind);
+AB_MUST_CHECK ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind, int64_t steps);
 /* After a worker: waits for those of the other ranks. A failure there is one of this process. */
 AB_MUST_CHECK ab_status ab_run_end_task(ab_run_state *r, ab_process *process);
 /* An ab_process_link's `serve` and an ab_process_watch's `tick` that does nothing. */

@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind) {
+void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind, int64_t steps) {
     static char program[] = "ampbench", command[] = "worker";
-    const int64_t value[] = {cell->place, kind, ab_monotonic_ns(), r->data_fd, r->config.probe_every};
+    const int64_t value[] = {cell->place, kind, ab_monotonic_ns(), r->data_fd, r->config.probe_every, steps};
     char *words[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id};
     for (size_t i = 0; i < AB_COUNT_OF(value); i++) {
         ab_text_exact(r->task[i], sizeof r->task[i], "%" PRId64, value[i]);
@@ -28,11 +28,11 @@ ab_status ab_run_serve(void *context, bool ready, int64_t deadline_ns) {
 }
 
 /* Sets the words of the task, here and at the other ranks. */
-ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind) {
-    ab_run_set_task(r, &r->cells[cell], kind);
+ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind, int64_t steps) {
+    ab_run_set_task(r, &r->cells[cell], kind, steps);
     if (!r->group.mpi) return AB_OK;
     if (r->group.failed) return ab_fail(AB_SYSTEM, "%s", r->group.reason);
-    return ab_group_send_task(&r->group, &(ab_group_task){cell, kind, r->config.probe_every});
+    return ab_group_send_task(&r->group, &(ab_group_task){cell, kind, r->config.probe_every, steps});
 }
 
 /* After a worker: waits for those of the other ranks. A failure there is one of this process. */
@@ -63,7 +63,7 @@ static ab_status follow(ab_run_state *r) {
         r->group.ended = task.cell < 0 || task.cell >= r->count;
         if (r->group.ended) return AB_OK;
         r->config.probe_every = task.every;
-        ab_run_set_task(r, &r->cells[task.cell], (ab_worker_kind)task.kind);
+        ab_run_set_task(r, &r->cells[task.cell], (ab_worker_kind)task.kind, task.steps);
         AB_TRY(ab_process_run(r->worker_argv, &watch, &process));
         ab_status status = ab_run_end_task(r, &process);
         if (process.reason[0]) status = ab_fail(AB_SYSTEM, "%s", process.reason);

@@ -531,6 +531,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     if (ab_ranks_use_gpus(&options)) AB_TRY(ab_rank_link_join(config.device->ranks));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(ab_run_cell_at(&config, task->place, task->cell, &spec));
+    if (task->steps > 0 && task->steps < config.steps) config.steps = task->steps; /* of the same training */
     if (config.probe_every > 0) config.probe_every = task->every;
     ab_status status = task->kind == AB_WORKER_PROBING ? measure_probing(task, &config, &spec)
                                                        : run_cell(task, &config, &spec, &options);
@@ -547,8 +548,9 @@ ab_status ab_worker_main(int argc, char **argv) {
                            .kind = atoll(argv[3]),
                            .spawned_ns = atoll(argv[4]),
                            .data_fd = atoll(argv[5]),
-                           .every = atoll(argv[6])};
-    ab_status status = ab_note_memory_limits(run_task(&task, argc - 6, argv + 6));
+                           .every = atoll(argv[6]),
+                           .steps = atoll(argv[7])};
+    ab_status status = ab_note_memory_limits(run_task(&task, argc - 7, argv + 7));
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");

@@ -103,7 +103,8 @@ typedef struct finding {
     double ratio, low;     /* the smallest of them */
 } finding;
 
-static ab_status look_at(const axis *a, const cJSON *process, double steps, finding *f) {
+static ab_status look_at(const axis *a, const cJSON *process, double all_steps, finding *f) {
+    const double steps = ab_json_number(process, "steps", all_steps);
     ab_ratio ratio;
     groups g;
     AB_TRY(group_times(a, ab_json_at(process, "step_time_ns"), steps, &g));

@@ -370,18 +370,35 @@ static ab_status add_training_details(const cJSON *document, ab_grid_lines *line
     return faults[0] ? add_line(lines, AB_TONE_BAD, "mistakes made on purpose: %s", faults) : AB_OK;
 }
 
+/* ", the later ones of 200 steps or more": of rounds that repeat the first steps of cells only. */
+static const char *later_rounds(const cJSON *document, char text[64]) {
+    const cJSON *cell, *process;
+    double least = (double)INFINITY, most = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        cJSON_ArrayForEach(process, ab_json_at(cell, "processes")) {
+            const double steps = ab_json_number(process, "steps", 0);
+            if (steps > 0) least = fmin(least, steps);
+            most = fmax(most, steps);
+        }
+    }
+    text[0] = '\0';
+    if (most > 0)
+        ab_text_exact(text, 64, ", the later ones of %.0f steps%s", least, most > least ? " or more" : "");
+    return text;
+}
+
 static ab_status add_setting(const cJSON *document, ab_grid_lines *lines) {
-    char device[24], isa[24], half[64], cpu[80];
+    char later[64], device[24], isa[24], half[64], cpu[80];
     const cJSON *config = ab_json_at(document, "config");
     const cJSON *machines = ab_json_at(document, "machines"), *machine = machines ? machines->child : NULL;
     double threads = ab_json_number(config, "threads", 0), rounds = ab_json_number(config, "rounds", 0);
     threads = ab_json_number(machine, "threads", threads);
-    return add_line(lines, AB_TONE_PLAIN, "%s (%s, %s), %.0f thread%s; half format %s; %.0f timing round%s",
+    return add_line(lines, AB_TONE_PLAIN, "%s (%s, %s), %.0f thread%s; half format %s; %.0f timing round%s%s",
                     clean(config, "device", "?", device, sizeof device),
                     clean(document, "environment.cpu_model", "unknown CPU", cpu, sizeof cpu),
                     clean(document, "environment.isa", "?", isa, sizeof isa), threads,
                     threads == 1 ? "" : "s", join(ab_json_at(config, "half"), half, sizeof half), rounds,
-                    rounds == 1 ? "" : "s");
+                    rounds == 1 ? "" : "s", later_rounds(document, later));
 }
 
 /* A line for each class of machines: its first machine, and how many more there are. */

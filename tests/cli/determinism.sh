@@ -64,6 +64,27 @@ run report "$work/rounds.json" --csv "$work/rounds.csv"
 [ "$(csv_columns "$work/rounds.csv" deterministic | grep -c true)" = 4 ] ||
     fail "not every level was found deterministic"
 
+# rounds that repeat the first steps only find those losses, and the document says how many there were
+run run --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --rounds 3 --timed-steps 7 --no-plots \
+    --quiet --floor-draws 1 --out "$work/parts.json"
+expect_rc 0 "rounds of 7 steps"
+follows_schema "$work/parts.json" "rounds of 7 steps"
+digests "$work/parts.json" >"$work/parts"
+same parts mlp-1
+expect_text "$work/out" "3 timing rounds, the later ones of 7 steps" "the table says how long they are"
+run report "$work/parts.json" --csv "$work/parts.csv"
+[ "$(csv_columns "$work/parts.csv" deterministic | grep -c true)" = 4 ] ||
+    fail "not every level was found deterministic in rounds of 7 steps"
+[ "$(grep -c '"losses_repeat": true' "$work/parts.json")" = 8 ] ||
+    fail "expected 8 rounds of 7 steps that repeat losses"
+
+# the option changes nothing of the training: a schedule over all 40 steps has the same first ones
+run run --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --rounds 2 --timed-steps 7 --no-plots \
+    --quiet --no-floor --levels O0,O2 --schedule cosine:warmup=5 --out "$work/scheduled.json"
+expect_rc 0 "a schedule"
+[ "$(grep -c '"losses_repeat": true' "$work/scheduled.json")" = 2 ] ||
+    fail "a schedule is not that of all steps"
+
 # and the digest can tell: another seed, order or learning rate is another digest
 losses seed --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --seed 2
 losses order --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --order shuffled

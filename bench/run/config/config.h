@@ -9,7 +9,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_MAX_LIST = 32, AB_MAX_SCALES = 256 };
+enum { AB_MAX_LIST = 32, AB_MAX_SCALES = 256, AB_TIMED_STEPS_AUTO = -1 };
 
 typedef struct ab_scale_choice {
     bool preset; /* use the level's own scale */
@@ -51,6 +51,7 @@ typedef struct ab_run_config {
     bool flush_denormal; /* training computes with subnormals as zeros */
     int threads;
     int64_t memory_limit; /* bytes; 0: none */
+    int64_t timed_steps;  /* of rounds after the first; 0: all, AB_TIMED_STEPS_AUTO: timed_steps.h chooses */
     int64_t rounds, eval_limit, cell_timeout_s, log_every;
     uint64_t probes;      /* bits as in probes/probe.h; 0: none */
     int64_t probe_every;  /* 0: never */

@@ -64,9 +64,11 @@ static int available_threads(void) {
 
 static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     int64_t threads = available_threads(), draws = 1;
+    config->timed_steps = AB_TIMED_STEPS_AUTO;
     AB_TRY(ab_option_integer(options, AB_OPTION_threads, 1, 1024, &threads));
     AB_TRY(ab_option_bytes(options, AB_OPTION_memory_limit, &config->memory_limit));
     AB_TRY(ab_option_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
+    AB_TRY(ab_option_integer(options, AB_OPTION_timed_steps, 0, 1LL << 40, &config->timed_steps));
     AB_TRY(ab_option_integer(options, AB_OPTION_floor_draws, 1, AB_CHANCE_DRAWS_MOST, &draws));
     config->floor_draws = options->given[AB_OPTION_no_floor] ? 0 : (int)draws;
     AB_TRY(ab_option_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));

@@ -13,6 +13,8 @@ from typing import Any, Callable, Optional
 from . import _loss
 
 _MOST_CHANGED = 32
+_MOST_VALUES = 1 << 16  # of an output
+_SATURATED = 0.5  # outputs of a layer below it are not stated
 _MOST_GROUPS = 16  # param_groups of an optimizer whose rates are stated
 _MEAN = 1  # Reduction::Mean in the graph of a loss
 _ROUNDING = 1e-3  # of factors such as 1/3 that are added up
@@ -144,9 +146,20 @@ class Finder:
         """A module of a probed step has returned; tensors that it read and wrote."""
         if isinstance(module, torch.nn.MultiheadAttention):
             self._masked(name, module, inputs, outputs)
+        if isinstance(module, (torch.nn.Tanh, torch.nn.Sigmoid)) and outputs and outputs[0].numel():
+            self._saturated(name, outputs[0], isinstance(module, torch.nn.Sigmoid))
         for label, buffer in module.named_buffers(recurse=False):
             if "freq" in label and buffer.dtype in (torch.float16, torch.bfloat16) and buffer.numel():
                 self._angles(name, buffer, inputs, outputs)
+
+    def _saturated(self, name: str, output: Any, sigmoid: bool) -> None:
+        """By how much the mean derivative of a function that saturates is below its largest one."""
+        values = output.detach().float().flatten()[:_MOST_VALUES]
+        values = 2 * values - 1 if sigmoid else values
+        lost = float(values.square().mean())  # 1 - tanh^2, and 4 s (1 - s) of s = (1 + tanh) / 2
+        if lost > _SATURATED or ("saturated", name) in self.told:
+            self.told[("saturated", name)] = lost
+            self.probe.fact("saturated", lost, name)
 
     def _masked(self, name: str, module: Any, inputs: list, outputs: list) -> None:
         read = [tensor for tensor in inputs if tensor.is_floating_point()] + list(module.parameters())

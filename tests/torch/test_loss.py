@@ -130,6 +130,43 @@ class Plateau(unittest.TestCase):
 
 
 @unittest.skipUnless(os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set")
+class Saturated(unittest.TestCase):
+    def test_the_mean_derivative_is_that_of_autograd(self):
+        use_library()
+        torch.manual_seed(0)
+        nn = torch.nn
+        model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 8), nn.Sigmoid())
+        with torch.no_grad():
+            for layer in model[::2]:
+                layer.weight.mul_(30)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        inputs = torch.randn(64, 8)
+        hidden = model[0](inputs).detach().requires_grad_()
+        logits = model[2](hidden.tanh()).detach().requires_grad_()
+        wanted = {}
+        rows = (("1", hidden, torch.tanh, 1), ("3", logits, torch.sigmoid, 0.25))
+        for name, values, function, largest in rows:
+            (slope,) = torch.autograd.grad(function(values).sum(), values)
+            wanted[name] = 1 - float(slope.mean()) / largest
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "run.ampprobe.json")
+            probe = ampprobe.attach(model, optimizer, out=out, every=1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(inputs).mean().backward()
+                optimizer.step()
+            probe.close()
+            self.assertIsNone(probe.reason)
+            with open(out, encoding="utf-8") as file:
+                rows = json.load(file)["probe"]["facts"]
+        found = {row["place"]: row["last"] for row in rows if row["name"] == "saturated"}
+        self.assertEqual(sorted(found), sorted(wanted))
+        for name, lost in wanted.items():
+            self.assertGreater(lost, 0.5)
+            self.assertAlmostEqual(found[name], lost, places=5)
+
+
+@unittest.skipUnless(os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set")
 class ScaledByHand(unittest.TestCase):
     def facts(self, then, hook=None):
         """Facts of a loop that multiplies its loss by 64 and does this before the step."""

@@ -136,8 +136,25 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A loop that learned nothing, and a function whose outputs were at its ends whenever they were seen. */
+static bool saturates(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated lost = ab_stated_of(&c->facts, "saturated");
+    if (!(c->unlearned || c->idle) || !ab_loop_knows_nothing(&c->facts) ||
+        !(lost.least > c->facts.limits->saturated))
+        return false;
+    ab_verdict_own(verdict, AB_PROOF_COMPARED, 0);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, lost.place);
+    ab_verdict_add_evidence(
+        verdict,
+        "outputs of %s are at the ends of its range: its derivative is %.2g of the largest "
+        "one on average, at the probed step where it is best",
+        ab_text_brief(verdict->layer, 60), 1 - lost.least);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/least", lost.index);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (ab_is_loop(&c->facts)) return shows(c, verdict);
+    if (ab_is_loop(&c->facts)) return shows(c, verdict) || saturates(c, verdict);
     int place = 0;
     double ratio = 1, first = 1;
     const cJSON *least = smallest(c->facts.baseline, c->facts.limits->few_gradients, &place, &ratio, &first);

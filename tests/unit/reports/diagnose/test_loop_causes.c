@@ -868,6 +868,19 @@ static void targets_out_of_reach(void **state) {
     expect_healthy(other);
 }
 
+static void a_function_that_is_saturated_whenever_it_is_seen(void **state) {
+    (void)state;
+    const loop l = {
+        .no_scaler = true, .config = fp32, .fact = "saturated", .place = "net.3", .value = 0.95, .cost = 1.2};
+    expect(l, "vanishing_gradient", "net.3");
+    loop other = l;
+    other.cost = 0.3; /* it learns all the same */
+    expect_no(other, "vanishing_gradient");
+    other = l;
+    other.value = 0.6;
+    expect_no(other, "vanishing_gradient");
+}
+
 static void micro_batches_dropped(void **state) {
     (void)state;
     const loop l = {.fact = "micro_batches_dropped", .value = 0.9};
@@ -1139,6 +1152,7 @@ int main(void) {
         cmocka_unit_test(mean_divided_again),
         cmocka_unit_test(a_mean_over_what_a_mask_left_out),
         cmocka_unit_test(targets_out_of_reach),
+        cmocka_unit_test(a_function_that_is_saturated_whenever_it_is_seen),
         cmocka_unit_test(micro_batches_dropped),
         cmocka_unit_test(a_scheduler_that_takes_a_loss_for_a_score),
         cmocka_unit_test(a_loss_that_is_scaled_by_hand_and_gradients_that_nobody_divides),

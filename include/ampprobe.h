@@ -35,8 +35,8 @@
  * steps that were ended; ampprobe_recover() does the same for other readers. ampprobe_close removes the
  * journal. A crash of the machine can lose steps since the document was last written.
  *
- * MEMORY. About 13 KiB for each tensor and role, and less than 1 MiB for the steps, however many there are:
- * steps are merged pairwise when the room is full.
+ * MEMORY. About 10 KiB for each tensor and role, 31 for gradients before they are unscaled, and less than
+ * 1 MiB for the steps, however many there are: steps are merged pairwise when the room is full.
  *
  * COST. The probe measures its own time and spaces what it does so that it stays within a share of the
  * caller's time (config "budget", 0.01). ampprobe_plan() says what the next step should show.

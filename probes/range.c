@@ -10,6 +10,7 @@
 typedef struct history {
     int tensor; /* index in the setup */
     ab_range_history range;
+    ab_range_periods periods;
 } history;
 
 /* Buffered values of one tensor: the census is several times faster on long arrays. */
@@ -111,9 +112,11 @@ void ab_ranges_step_end(void *ranges, int64_t step) {
     for (int t = 0; t < r->tensors; t++) {
         ab_range_counts counts = {.count = 0};
         ab_range_halve(&r->tensor[t].range, halvings);
+        ab_range_halve_periods(&r->tensor[t].periods, halvings);
         for (int i = 0; i < r->setup.threads; i++)
             ab_range_take(&r->bins, &r->census[t * r->setup.threads + i], &counts);
         ab_range_step(&r->tensor[t].range, &counts, column);
+        ab_range_step_periods(&r->tensor[t].periods, &counts, column);
     }
 }
 
@@ -132,7 +135,8 @@ static void report_tensor(const ab_ranges *r, const history *tensor, ab_probe_si
     sink->text(sink, "kind", ab_probe_role_name(about->role));
     sink->boolean(sink, "cast", about->cast);
     ab_range_report(&tensor->range, r->setup.half, &r->columns, r->steps, r->setup.steps, sink);
-    if (AB_SEES_GRADIENTS >> about->role & 1u) ab_range_report_periods(&tensor->range, &r->columns, sink);
+    if (AB_SEES_GRADIENTS >> about->role & 1u)
+        ab_range_report_periods(&tensor->range, &tensor->periods, &r->columns, sink);
     sink->end(sink);
 }
 

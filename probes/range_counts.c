@@ -109,16 +109,11 @@ void ab_range_step(ab_range_history *history, const ab_range_counts *step, int c
     history->largest[column] = fmaxf(history->largest[column], step->max_abs);
     history->energy[column] += step->energy;
     ab_share_add(&history->flushed_share, step->flushed, step->nonzero);
-    float *period = history->period[column / AB_PERIOD_COLUMNS];
-    for (int row = step->low; row < step->high; row++) period[row] += (float)step->exponent[row];
 }
 
-static void halve_periods(ab_range_history *history) {
-    enum { ROWS = AB_CENSUS_EXPONENTS };
-    for (int i = 0; i < AB_PERIODS / 2; i++)
-        for (int row = 0; row < ROWS; row++)
-            history->period[i][row] = history->period[2 * i][row] + history->period[2 * i + 1][row];
-    memset(history->period[AB_PERIODS / 2], 0, sizeof history->period / 2);
+void ab_range_step_periods(ab_range_periods *periods, const ab_range_counts *step, int column) {
+    float *count = periods->count[column / AB_PERIOD_COLUMNS];
+    for (int row = step->low; row < step->high; row++) count[row] += (float)step->exponent[row];
 }
 
 void ab_range_halve(ab_range_history *history, int halvings) {
@@ -127,7 +122,17 @@ void ab_range_halve(ab_range_history *history, int halvings) {
     ab_columns_halve(history->overflowed, halvings);
     ab_columns_halve_max(history->largest, halvings);
     ab_columns_halve_sum(history->energy, halvings);
-    for (; halvings > 0; halvings--) halve_periods(history);
+}
+
+static void halve_once(ab_range_periods *p) {
+    for (int i = 0; i < AB_PERIODS / 2; i++)
+        for (int row = 0; row < AB_CENSUS_EXPONENTS; row++)
+            p->count[i][row] = p->count[2 * i][row] + p->count[2 * i + 1][row];
+    memset(p->count[AB_PERIODS / 2], 0, sizeof p->count / 2);
+}
+
+void ab_range_halve_periods(ab_range_periods *periods, int halvings) {
+    for (; halvings > 0; halvings--) halve_once(periods);
 }
 
 /* ---- report ---------------------------------------------------------------------------------- */
@@ -206,16 +211,16 @@ static void report_period(const float *count, int first, int last, ab_probe_sink
     sink->integers(sink, NULL, whole + first, last - first + 1);
 }
 
-void ab_range_report_periods(const ab_range_history *history, const ab_columns *columns,
-                             ab_probe_sink *sink) {
-    const int periods = (columns->count + AB_PERIOD_COLUMNS - 1) / AB_PERIOD_COLUMNS;
+void ab_range_report_periods(const ab_range_history *history, const ab_range_periods *periods,
+                             const ab_columns *columns, ab_probe_sink *sink) {
+    const int count = (columns->count + AB_PERIOD_COLUMNS - 1) / AB_PERIOD_COLUMNS;
     int first = 0;
     while (first < AB_CENSUS_EXPONENTS - 1 && history->total.exponent[first] == 0) first++;
     sink->begin_object(sink, "periods");
     sink->integer(sink, "columns", AB_PERIOD_COLUMNS);
     sink->integer(sink, "first", AB_CENSUS_EMIN + first);
     sink->begin_array(sink, "counts");
-    for (int i = 0; i < periods; i++) report_period(history->period[i], first, AB_CENSUS_EXPONENTS - 1, sink);
+    for (int i = 0; i < count; i++) report_period(periods->count[i], first, AB_CENSUS_EXPONENTS - 1, sink);
     sink->end(sink);
     sink->end(sink);
 }

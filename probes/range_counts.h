@@ -25,7 +25,7 @@ typedef struct ab_range_counts {
     int64_t exponent[AB_CENSUS_EXPONENTS];
 } ab_range_counts;
 
-/* The exponents over time, in periods of AB_PERIOD_COLUMNS columns. */
+/* Periods of AB_PERIOD_COLUMNS columns. */
 enum { AB_PERIODS = 16, AB_PERIOD_COLUMNS = AB_COLUMNS / AB_PERIODS };
 
 /* Statistics of a tensor over the run. */
@@ -35,8 +35,12 @@ typedef struct ab_range_history {
     int64_t nonzero[AB_COLUMNS], flushed[AB_COLUMNS], overflowed[AB_COLUMNS];
     float largest[AB_COLUMNS];
     double energy[AB_COLUMNS];
-    float period[AB_PERIODS][AB_CENSUS_EXPONENTS]; /* counts by exponent; seven digits beyond 2^24 */
 } ab_range_history;
+
+/* The exponents over time, which take twice the room of all else. */
+typedef struct ab_range_periods {
+    float count[AB_PERIODS][AB_CENSUS_EXPONENTS]; /* seven digits beyond 2^24 */
+} ab_range_periods;
 
 /* The bins at scale 1. AB_CONFIG for a format with a limit inside a bin (formats narrower than the halfs). */
 AB_MUST_CHECK ab_status ab_range_find_bins(const ab_format *half, ab_range_bins *bins);
@@ -51,6 +55,10 @@ void ab_range_add(ab_range_counts *into, const ab_range_counts *from);
 void ab_range_step(ab_range_history *history, const ab_range_counts *step, int column);
 void ab_range_halve(ab_range_history *history, int halvings);
 
+/* The same for the exponents over time. */
+void ab_range_step_periods(ab_range_periods *periods, const ab_range_counts *step, int column);
+void ab_range_halve_periods(ab_range_periods *periods, int halvings);
+
 /* Octaves from the largest magnitude to the smallest that overflows; negative after an overflow. Rounded to
  * 1/16, enough for a plot. NAN for 0. */
 double ab_range_margin(const ab_format *half, float largest);
@@ -60,8 +68,9 @@ double ab_range_margin(const ab_format *half, float largest);
 void ab_range_report(const ab_range_history *history, const ab_format *half, const ab_columns *columns,
                      int64_t probed, int64_t steps, ab_probe_sink *sink);
 
-/* Writes the key periods: the exponents over time. */
-void ab_range_report_periods(const ab_range_history *history, const ab_columns *columns, ab_probe_sink *sink);
+/* Writes the key periods: the exponents over time; `history`: of the same tensor. */
+void ab_range_report_periods(const ab_range_history *history, const ab_range_periods *periods,
+                             const ab_columns *columns, ab_probe_sink *sink);
 
 AB_END_DECLS
 

@@ -482,10 +482,12 @@ int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts) {
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 static int64_t memory_of(const ampprobe *p) {
+    size_t scaled = 0;
     const size_t tensor = sizeof(ab_lib_tensor) + sizeof(ab_lib_pending);
     const size_t ledger = sizeof(ab_lib_ledger) + sizeof(ab_lib_sample);
     const size_t things = (size_t)p->thing_room * sizeof *p->thing + (size_t)p->names * sizeof *p->by_name;
-    return (int64_t)(sizeof *p + sizeof *p->course + sizeof *p->facts + (size_t)p->tensors * tensor +
+    for (int32_t i = 0; i < p->tensors; i++) scaled += p->scaled[i] ? sizeof *p->scaled[i] : 0;
+    return (int64_t)(sizeof *p + sizeof *p->course + sizeof *p->facts + (size_t)p->tensors * tensor + scaled +
                      (size_t)p->ledgers * ledger + things + p->buffer_room + p->latest_bytes +
                      (size_t)p->move_room * sizeof *p->moves);
 }

@@ -10,6 +10,7 @@
 #include "probes/lib/governor.h"
 #include "probes/lib/json_write.h"
 #include "probes/lib/named_facts.h"
+#include "probes/lib/things.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -374,17 +375,13 @@ static int role_of(const ab_lib_tensor *t) {
 
 /* Whether values passed through a half format: they are stored in one, or come from ops that run in one. */
 static bool is_cast(const printer *d, const ab_lib_tensor *t) {
-    const bool gradient = t->slot == AMPPROBE_WEIGHT_GRADIENT || t->slot == AMPPROBE_ACTIVATION_GRADIENT;
-    return is_half(t->dtype) || (gradient && runs_ops_in_half(d));
+    return is_half(t->dtype) || (ab_lib_carries_scale(t->slot) && runs_ops_in_half(d));
 }
 
 /* Gradients without the loss scale, where it changed. */
-static void print_unscaled(const printer *d, const ab_lib_tensor *t) {
-    const ab_lib_unscaled *u = &t->unscaled;
-    const int columns = d->course->columns[t->axis].count;
+static void print_unscaled(const printer *d, const ab_lib_scaled *u, int columns) {
     int first = 0, last = AB_CENSUS_EXPONENTS - 1;
     ab_probe_sink *s = d->sink;
-    if (t->slot != AMPPROBE_WEIGHT_GRADIENT && t->slot != AMPPROBE_ACTIVATION_GRADIENT) return;
     while (first < last && u->exponent[first] == 0) first++;
     while (last > first && u->exponent[last] == 0) last--;
     s->begin_object(s, "unscaled");
@@ -398,8 +395,11 @@ static void print_unscaled(const printer *d, const ab_lib_tensor *t) {
     s->end(s);
 }
 
-static void print_tensor(const printer *d, const ab_lib_tensor *t) {
+static void print_tensor(const printer *d, int32_t index) {
+    const ab_lib_tensor *t = d->p->tensor[index];
     const ab_lib_thing *thing = &d->p->thing[t->thing];
+    const ab_lib_scaled *scaled = d->p->scaled[index];
+    const ab_columns *columns = &d->course->columns[t->axis];
     ab_probe_sink *s = d->sink;
     s->begin_object(s, NULL);
     print_name(d, t, thing);
@@ -408,11 +408,9 @@ static void print_tensor(const printer *d, const ab_lib_tensor *t) {
     s->boolean(s, "cast", is_cast(d, t));
     s->text(s, "stored", dtype_name(t->dtype));
     s->integer(s, "values_shown", t->values);
-    ab_range_report(&t->history, d->p->config.half, &d->course->columns[t->axis], t->shown,
-                    d->course->group[0].steps, s);
-    if (t->slot == AMPPROBE_WEIGHT_GRADIENT || t->slot == AMPPROBE_ACTIVATION_GRADIENT)
-        ab_range_report_periods(&t->history, &d->course->columns[t->axis], s);
-    if (d->course->steps.scales > 1) print_unscaled(d, t);
+    ab_range_report(&t->history, d->p->config.half, columns, t->shown, d->course->group[0].steps, s);
+    if (scaled) ab_range_report_periods(&t->history, &scaled->periods, columns, s);
+    if (scaled && d->course->steps.scales > 1) print_unscaled(d, scaled, columns->count);
     s->end(s);
 }
 
@@ -420,7 +418,7 @@ static void print_tensors(const printer *d, const char *key, unsigned roles) {
     d->sink->begin_array(d->sink, key);
     for (int32_t i = 0; i < d->p->tensors; i++) {
         const ab_lib_tensor *t = d->p->tensor[i];
-        if (roles >> role_of(t) & 1u && t->history.total.count > 0) print_tensor(d, t);
+        if (roles >> role_of(t) & 1u && t->history.total.count > 0) print_tensor(d, i);
     }
     d->sink->end(d->sink);
 }

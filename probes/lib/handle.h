@@ -39,13 +39,15 @@ typedef struct ab_lib_thing {
     int32_t ledger;               /* index, or -1 */
 } ab_lib_thing;
 
-/* Gradients divided by the loss scale of their step, by the exponent of the scale. Plain. */
-typedef struct ab_lib_unscaled {
+/* What is kept only of gradients that carry the loss scale: their exponents over time, and the gradients
+ * divided by the loss scale of their step, by the exponent of the scale. Plain. */
+typedef struct ab_lib_scaled {
+    ab_range_periods periods;
     int64_t exponent[AB_CENSUS_EXPONENTS]; /* finite values that are not 0 */
     int64_t rounded;                       /* values at a scale that is no power of two */
     int64_t cut[AB_COLUMNS];   /* steps with a value that was not finite: the largest is unknown */
     float largest[AB_COLUMNS]; /* 2^x; -INFINITY: none */
-} ab_lib_unscaled;
+} ab_lib_scaled;
 
 /* A thing in one role. Plain. */
 typedef struct ab_lib_tensor {
@@ -56,7 +58,6 @@ typedef struct ab_lib_tensor {
     int64_t skipped[AB_LIB_REASONS];        /* times, by ampprobe_skip */
     int64_t overflow_steps, first_overflow; /* steps with a non-finite value; the first one, or -1 */
     ab_range_history history;
-    ab_lib_unscaled unscaled; /* of gradients that carry the loss scale */
 } ab_lib_tensor;
 
 /* What was shown of a tensor since the last step. Plain. */
@@ -231,6 +232,7 @@ struct ampprobe {
     int32_t *by_name; /* [names]: index of a thing plus 1, by hash */
     int32_t names;    /* a power of two, or 0 */
     ab_lib_tensor **tensor;
+    ab_lib_scaled **scaled;   /* [tensors]; NULL: the tensor does not carry the loss scale */
     ab_lib_pending **pending; /* [tensors]; NULL: nothing was ever shown */
     int32_t tensors, tensor_room;
     int32_t

@@ -24,7 +24,7 @@ typedef enum kind {
     BEGIN = 1, /* who writes */
     KEY,       /* key, value */
     THING,     /* a description */
-    TENSOR,    /* ab_lib_tensor */
+    TENSOR,    /* ab_lib_tensor, and ab_lib_scaled if it has one */
     LEDGER,    /* ab_lib_ledger */
     NOTE,
     COURSE, /* ab_lib_course */
@@ -42,7 +42,7 @@ typedef struct head {
 typedef struct begin {
     char magic[16];
     uint32_t order, abi; /* order: 0x01020304 in the writer's byte order */
-    uint32_t sizes[7];   /* of what is written as it is in memory */
+    uint32_t sizes[8];   /* of what is written as it is in memory */
     char id[17], started[32];
 } begin;
 
@@ -52,7 +52,7 @@ static begin begin_of(const ampprobe *p) {
                .abi = AMPPROBE_ABI,
                .sizes = {sizeof(ab_lib_tensor), sizeof(ab_lib_pending), sizeof(ab_lib_ledger),
                          sizeof(ab_lib_moves), sizeof(ab_lib_course), sizeof(ab_lib_step),
-                         sizeof(ab_lib_facts)}};
+                         sizeof(ab_lib_facts), sizeof(ab_lib_scaled)}};
     memcpy(b.id, p->id, sizeof b.id);
     memcpy(b.started, p->started, sizeof b.started);
     return b;
@@ -218,6 +218,13 @@ static ab_status write_keys(ampprobe *p) {
     return AB_OK;
 }
 
+static ab_status write_tensor(ampprobe *p, int32_t tensor) {
+    AB_TRY(open_record(p));
+    AB_TRY(put(p, p->tensor[tensor], sizeof *p->tensor[tensor]));
+    if (p->scaled[tensor]) AB_TRY(put(p, p->scaled[tensor], sizeof *p->scaled[tensor]));
+    return close_record(p, TENSOR);
+}
+
 static ab_status write_all(ampprobe *p) {
     const begin b = begin_of(p);
     AB_TRY(write_record(p, BEGIN, &b, sizeof b));
@@ -226,8 +233,7 @@ static ab_status write_all(ampprobe *p) {
     if (p->course->groups > 0) /* without a step it is as a reader begins */
         AB_TRY(write_record(p, COURSE, p->course, sizeof *p->course));
     if (p->facts->count > 0) AB_TRY(write_record(p, FACTS, p->facts, sizeof *p->facts));
-    for (int32_t i = 0; i < p->tensors; i++)
-        AB_TRY(write_record(p, TENSOR, p->tensor[i], sizeof *p->tensor[i]));
+    for (int32_t i = 0; i < p->tensors; i++) AB_TRY(write_tensor(p, i));
     for (int32_t i = 0; i < p->ledgers; i++)
         AB_TRY(write_record(p, LEDGER, p->ledger[i], sizeof *p->ledger[i]));
     for (int64_t i = 0; i < p->notes && i < AB_LIB_NOTES; i++) AB_TRY(ab_lib_journal_note(p, p->note[i]));
@@ -361,7 +367,9 @@ static ab_status read_tensor(ampprobe *p, rest *r) {
         return damaged(p, "a tensor");
     AB_TRY(ab_lib_tensor_of(p, tensor.thing, tensor.slot, &index));
     *p->tensor[index] = tensor;
-    return AB_OK;
+    ab_lib_scaled *scaled = p->scaled[index];
+    if (!scaled || (take(r, scaled, sizeof *scaled) && ab_lib_scaled_may_be(scaled))) return AB_OK;
+    return damaged(p, "a tensor");
 }
 
 static ab_status read_ledger(ampprobe *p, rest *r) {

@@ -68,14 +68,18 @@ bool ab_lib_course_may_be(const ab_lib_course *c) {
 
 bool ab_lib_tensor_may_be(const ab_lib_tensor *t) {
     const ab_range_history *h = &t->history;
-    const int64_t n[] = {t->shown, t->values, t->overflow_steps, t->unscaled.rounded, h->flushed_share.steps};
+    const int64_t n[] = {t->shown, t->values, t->overflow_steps, h->flushed_share.steps};
     return are_counts(n, AB_COUNT_OF(n), most_of_run) &&
            are_counts(t->skipped, AB_LIB_REASONS, most_of_run) && is_step(t->first_overflow) &&
            are_range_counts(&h->total, most_of_run) && are_counts(h->nonzero, AB_COLUMNS, most_of_run) &&
            are_counts(h->flushed, AB_COLUMNS, most_of_run) &&
-           are_counts(h->overflowed, AB_COLUMNS, most_of_run) &&
-           are_counts(t->unscaled.exponent, AB_CENSUS_EXPONENTS, most_of_run) &&
-           are_counts(t->unscaled.cut, AB_COLUMNS, most_of_run);
+           are_counts(h->overflowed, AB_COLUMNS, most_of_run);
+}
+
+bool ab_lib_scaled_may_be(const ab_lib_scaled *scaled) {
+    return are_counts(&scaled->rounded, 1, most_of_run) &&
+           are_counts(scaled->exponent, AB_CENSUS_EXPONENTS, most_of_run) &&
+           are_counts(scaled->cut, AB_COLUMNS, most_of_run);
 }
 
 bool ab_lib_pending_may_be(const ab_lib_pending *shown) {

@@ -123,15 +123,10 @@ static void add_course(ab_lib_course *course, int64_t step, const ab_lib_step *a
 
 /* ---- gradients without the scale ------------------------------------------------------------- */
 
-static bool carries_scale(const ab_lib_tensor *t) {
-    return t->slot == AMPPROBE_WEIGHT_GRADIENT || t->slot == AMPPROBE_ACTIVATION_GRADIENT;
-}
-
 /* Adds a step's counts, whose values carry `scale`. What would leave the histogram stays at its end. */
-static void add_unscaled(ab_lib_tensor *t, const ab_lib_pending *shown, double scale, int column) {
-    ab_lib_unscaled *u = &t->unscaled;
+static void add_unscaled(ab_lib_scaled *u, const ab_lib_pending *shown, double scale, int column) {
     const ab_range_counts *c = &shown->counts;
-    if (!carries_scale(t) || !(scale > 0)) return;
+    if (!(scale > 0)) return;
     const int octaves = (int)lround(log2(scale));
     for (int row = c->low; row < c->high; row++) {
         int to = row - octaves;
@@ -190,7 +185,8 @@ static void add_group(ab_lib_group *g, const ab_lib_step *about) {
 /* ---- public ---------------------------------------------------------------------------------- */
 
 /* ab_columns_halve_max fills with 0, which is a largest value here. */
-static void halve_unscaled(ab_lib_unscaled *u, int halvings) {
+static void halve_scaled(ab_lib_scaled *u, int halvings) {
+    ab_range_halve_periods(&u->periods, halvings);
     ab_columns_halve(u->cut, halvings);
     for (; halvings > 0; halvings--) {
         for (int i = 0; i < AB_COLUMNS / 2; i++)
@@ -210,7 +206,7 @@ static void open_columns(ampprobe *p, int32_t axes, int64_t step) {
         for (int32_t i = 0; halvings > 0 && i < p->tensors; i++) {
             if (p->tensor[i]->axis != axis) continue;
             ab_range_halve(&p->tensor[i]->history, halvings);
-            halve_unscaled(&p->tensor[i]->unscaled, halvings);
+            if (p->scaled[i]) halve_scaled(p->scaled[i], halvings);
         }
         for (int32_t i = 0; halvings > 0 && axis == AB_LIB_AFTER && i < p->ledgers; i++) {
             ab_columns_halve(p->ledger[i]->nonzero, halvings);
@@ -249,7 +245,9 @@ void ab_lib_fold_tensor(ampprobe *p, int32_t tensor, int32_t group, const ab_lib
     if (shown->counts.count == 0) return;
     const int column = column_of(p, t->axis, group);
     ab_range_step(&t->history, &shown->counts, column);
-    add_unscaled(t, shown, p->course->group[group].step_scale, column);
+    if (!p->scaled[tensor]) return;
+    ab_range_step_periods(&p->scaled[tensor]->periods, &shown->counts, column);
+    add_unscaled(p->scaled[tensor], shown, p->course->group[group].step_scale, column);
 }
 
 static void add_account(ab_lib_account *into, const ab_lib_account *from) {

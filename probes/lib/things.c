@@ -171,11 +171,19 @@ int32_t ab_lib_axis_of(int32_t slot) {
     return slot == AMPPROBE_ACTIVATION || slot == AMPPROBE_ACTIVATION_GRADIENT ? AB_LIB_LAYERS : AB_LIB_AFTER;
 }
 
+bool ab_lib_carries_scale(int32_t slot) {
+    return slot == AMPPROBE_WEIGHT_GRADIENT || slot == AMPPROBE_ACTIVATION_GRADIENT;
+}
+
 static ab_status grow_tensors(ampprobe *p) {
-    void *list = p->tensor, *pending = p->pending, *waiting = p->waiting;
+    void *list = p->tensor, *scaled = p->scaled, *pending = p->pending, *waiting = p->waiting;
     int32_t room = p->tensor_room;
     ab_status status = make_room(&list, sizeof *p->tensor, p->tensors, &room);
     p->tensor = list;
+    AB_TRY(status);
+    room = p->tensor_room;
+    status = make_room(&scaled, sizeof *p->scaled, p->tensors, &room);
+    p->scaled = scaled;
     AB_TRY(status);
     room = p->tensor_room;
     status = make_room(&pending, sizeof *p->pending, p->tensors, &room);
@@ -194,18 +202,21 @@ ab_status ab_lib_tensor_of(ampprobe *p, int32_t thing, int32_t slot, int32_t *in
     AB_TRY(grow_tensors(p));
     ab_lib_tensor *tensor = calloc(1, sizeof *tensor);
     ab_lib_pending *pending = calloc(1, sizeof *pending);
-    if (!tensor || !pending) {
+    ab_lib_scaled *scaled = ab_lib_carries_scale(slot) ? calloc(1, sizeof *scaled) : NULL;
+    if (!tensor || !pending || (ab_lib_carries_scale(slot) && !scaled)) {
         free(tensor);
         free(pending);
+        free(scaled);
         return no_memory();
     }
     tensor->thing = thing;
     tensor->slot = slot;
     tensor->axis = ab_lib_axis_of(slot);
     tensor->first_overflow = -1;
-    for (int i = 0; i < AB_COLUMNS; i++) tensor->unscaled.largest[i] = -INFINITY;
+    for (int i = 0; scaled && i < AB_COLUMNS; i++) scaled->largest[i] = -INFINITY;
     *index = p->tensors;
     p->tensor[p->tensors] = tensor;
+    p->scaled[p->tensors] = scaled;
     p->pending[p->tensors++] = pending;
     p->thing[thing].tensor[slot] = *index;
     return AB_OK;
@@ -250,6 +261,7 @@ void ab_lib_things_free(ampprobe *p) {
     for (int32_t i = 0; i < p->things; i++) free_texts(&p->thing[i]);
     for (int32_t i = 0; i < p->tensors; i++) {
         free(p->tensor[i]);
+        free(p->scaled[i]);
         free(p->pending[i]);
     }
     for (int32_t i = 0; i < p->ledgers; i++) {
@@ -259,6 +271,7 @@ void ab_lib_things_free(ampprobe *p) {
     free(p->thing);
     free(p->by_name);
     free(p->tensor);
+    free(p->scaled);
     free(p->pending);
     free(p->waiting);
     free(p->ledger);

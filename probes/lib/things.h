@@ -19,6 +19,9 @@ int32_t ab_lib_thing_find(const ampprobe *p, const char *name, bool parameter);
 /* The tensor of a thing in a slot, made if it is new; *index: into p->tensor. */
 AB_MUST_CHECK ab_status ab_lib_tensor_of(ampprobe *p, int32_t thing, int32_t slot, int32_t *index);
 
+/* Whether values of a slot carry the loss scale. */
+bool ab_lib_carries_scale(int32_t slot);
+
 /* What is pending of a tensor, to which the caller adds: the tensor is in the list of those from now on. */
 ab_lib_pending *ab_lib_wait(ampprobe *p, int32_t tensor);
 

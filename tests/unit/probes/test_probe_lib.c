@@ -1007,6 +1007,30 @@ static void many_steps_need_no_more_room(void **state) {
     cJSON_Delete(document);
 }
 
+/* What the probe holds more after a tensor of one value was shown in a role. */
+static int64_t room_of(ampprobe *p, int32_t id, int32_t role) {
+    float value = 1;
+    ampprobe_cost before = {.size = sizeof before}, after = {.size = sizeof after};
+    ampprobe_tensor t = pl_gradient(id, &value, 1);
+    t.role = role;
+    assert_int_equal(ampprobe_costs(p, &before), AMPPROBE_OK);
+    assert_int_equal(ampprobe_see(p, &t, 1, 0, NULL), AMPPROBE_OK);
+    assert_int_equal(ampprobe_costs(p, &after), AMPPROBE_OK);
+    return after.memory_bytes - before.memory_bytes;
+}
+
+static void weights_and_states_take_no_room_for_what_only_gradients_have(void **state) {
+    ampprobe *p = pl_open(NULL);
+    const int32_t id = begin_of(p);
+    (void)state;
+    const int64_t gradient = room_of(p, id, AMPPROBE_WEIGHT_GRADIENT);
+    assert_in_range(gradient, 24 << 10, 34 << 10);
+    assert_in_range(room_of(p, id, AMPPROBE_WEIGHT), 1, 12 << 10);
+    assert_in_range(room_of(p, id, AMPPROBE_OPTIMIZER_STATE), 1, 12 << 10);
+    assert_int_equal(room_of(p, id, AMPPROBE_WEIGHT_GRADIENT), 0);
+    cJSON_Delete(pl_close(p));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_counted_as_they_are),
@@ -1033,6 +1057,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_turns_the_probe_off),
         cmocka_unit_test(rates_are_kept_as_means_over_as_many_steps_as_need_be),
         cmocka_unit_test(many_steps_need_no_more_room),
+        cmocka_unit_test(weights_and_states_take_no_room_for_what_only_gradients_have),
     };
     ab_observed_set_newer(ab_lib_record_text);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,21 +14,30 @@ the numbers are right). Prints:
   run      a run of --steps steps / one without: first ones, and plain and other ones after them (those of its
            first --steps steps, where it came so far: they are most frequent at first)
   long     the same of a run without end
-  memory   of the process, more than before attach(), in MiB
+With --memory it measures nothing but memory, on a machine that may be busy: processes with and without the
+probe in turns (scripts/probe_memory.py), and prints:
+  peak     the most that a process without the probe had in memory: median
+  probe    what one with it had more than the one without it before it: median and interval (95 %)
+  again    what one without it had more than the one before it, which is not the probe's
 Usage: peer_probe.py [--network mlp|gpt|resnet20]... [--eager] [--compile]
        [--arms "again delay probe anomaly histc"] [--delay US] [--starts N] [--seconds S] [--steps N]
-       [--write]
+       [--memory] [--write]
 --network: one of them, may be repeated; default: all. --eager, --compile: only that kind; default: both.
---arms: default all but delay. detect_anomaly and hooks change what torch.compile compiles, so a compiled
-model has no such arms. --delay: 20.
---seconds: of a network of a kind, all starts together; without it 150 (mlp, gpt), 200 (resnet20). How
-long all of it takes is said when it begins. --starts: 6 eager, 5 compiled.
+--arms: default all. detect_anomaly and hooks change what torch.compile compiles, so a compiled model has no
+such arms, nor has gpt; delay is an arm of the eager mlp, whose steps are short. --delay: 20.
+How to check the numbers: `--network mlp --eager --arms "again delay probe"`. Where they are right, 20
+microseconds are found as 20 and `again` as 1, each within its interval. A run with the default arms holds
+that check: its row `delay` goes into the file and the table.
+--seconds: of a network of a kind, all starts together; without it 170 (mlp), 120 (gpt), 170 (resnet20). How
+long all of it takes is said when it begins. --starts: 6 eager, 5 compiled; with --memory pairs of processes,
+7.
 --write: puts each network of a kind into docs/measured/probe_cost.json as soon as it is measured, and the
 table into docs/pytorch.md; not on a busy machine. What was written stays when it is interrupted.
 """
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import os
 import re
@@ -44,11 +53,13 @@ import probe_estimate
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..")
 KINDS = ("eager", "compiled")
+ARMS = "again delay probe anomaly histc"
 EAGER_ONLY = probe_arms.DEAR
-SECONDS = {"mlp": 150, "gpt": 150, "resnet20": 200}
+SECONDS = {"mlp": 170, "gpt": 120, "resnet20": 170}
 STARTS = {"eager": 6, "compiled": 5}
 BEGINNING = {"eager": 10, "compiled": 30}  # seconds until a start measures, about
 INTERRUPTED = 130
+PAIRS, PEAK_STEPS = 7, 40  # of processes whose peaks are compared; their steps
 
 
 def row_of(name, results, steps):
@@ -59,6 +70,13 @@ def row_of(name, results, steps):
     row = {"arm": name, "step_ns": off, "plain": plain, "interval": interval}
     row["wall"] = probe_estimate.plain(starts, name, "wall")[0]
     return {**row, **whole_run(row, results, steps)} if name == "probe" else row
+
+
+def with_delay(row, options):
+    """The row of the planted delay: how long it was, and as how long it was found."""
+    low, high = (round((ratio - 1) * row["step_ns"]) for ratio in row["interval"])
+    found = round((row["plain"] - 1) * row["step_ns"])
+    return {**row, "delay_ns": round(options.delay * 1000), "found_ns": found, "found_interval": [low, high]}
 
 
 def whole_run(row, results, steps):
@@ -80,14 +98,17 @@ def whole_run(row, results, steps):
         "first_ns": first,
         "run": 1 + (first / off + (plain - 1) * (steps - probe_arms.FIRST) + early) / steps,
         "long": plain + other,
-        "memory_bytes": max(probe["memory_bytes"] for probe in probes),
         "governor": own["probe_seconds"] / own["run_seconds"],
     }
 
 
-def arms_of(kind, options):
-    """The arms that a kind has."""
-    return [name for name in options.arms.split() if kind == "eager" or name not in EAGER_ONLY]
+def arms_of(net, kind, options):
+    """The arms that a network has of a kind."""
+    named = options.arms is not None
+    left_out = set() if kind == "eager" and (named or net != "gpt") else set(EAGER_ONLY)
+    if not named and (net, kind) != ("mlp", "eager"):
+        left_out.add("delay")
+    return [name for name in (options.arms or ARMS).split() if name not in left_out]
 
 
 def starts_of(kind, options):
@@ -106,7 +127,7 @@ def start(net, kind, number, options):
     seconds = seconds_of(net, options) / count
     begins = f"peer_probe: {net}, {kind}: start {number + 1} of {count}: {seconds:.0f} s"
     print(begins, file=sys.stderr, flush=True)
-    task = {"net": net, "kind": kind, "names": arms_of(kind, options), "seconds": seconds}
+    task = {"net": net, "kind": kind, "names": arms_of(net, kind, options), "seconds": seconds}
     task["options"] = {"start": number, "delay": options.delay}
     command = [sys.executable, "-W", "ignore", __file__, "--worker", json.dumps(task)]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -121,9 +142,43 @@ def start(net, kind, number, options):
 def measure(net, kind, options):
     """Several processes after each other; rows of the arms."""
     results = [start(net, kind, number, options) for number in range(starts_of(kind, options))]
-    where = {"cpu": processor(), "torch": results[-1]["torch"], "date": str(datetime.date.today())}
-    names = arms_of(kind, options)
-    return [{"net": net, "kind": kind, **row_of(name, results, options.steps), **where} for name in names]
+    where = place_of(results[-1]["torch"])
+    rows = [row_of(name, results, options.steps) for name in arms_of(net, kind, options)]
+    rows = [with_delay(row, options) if row["arm"] == "delay" else row for row in rows]
+    return [{"net": net, "kind": kind, **row, **where} for row in rows]
+
+
+def place_of(torch):
+    """Where and when something was measured."""
+    return {"cpu": processor(), "torch": torch, "date": str(datetime.date.today())}
+
+
+def peak(net, kind, arm):
+    """What one process had in memory."""
+    script = os.path.join(HERE, "probe_memory.py")
+    command = [sys.executable, "-W", "ignore", script, net, kind, arm, str(PEAK_STEPS)]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if said.returncode:
+        raise SystemExit(f"a process ended with {said.returncode}")
+    return json.loads(said.stdout.splitlines()[-1])
+
+
+def measure_memory(net, kind, options):
+    """Pairs of processes, each in the other order than the one before; the row of their peaks."""
+    pairs, held = {"off": [], "probe": []}, 0
+    warm = 1 if kind == "compiled" else 0  # the first ones fill the compiler's cache, and are left out
+    for number in range(-warm, options.starts or PAIRS):
+        print(f"peer_probe: {net}, {kind}: pair {number + 1}", file=sys.stderr, flush=True)
+        for arm in ("off", "probe") if number % 2 else ("probe", "off"):
+            said = peak(net, kind, arm)
+            if number >= 0:
+                pairs[arm].append(said["peak_bytes"])
+            held = max(held, said["held_bytes"])
+    found = probe_estimate.peaks(pairs["off"], pairs["probe"])
+    row = {"net": net, "kind": kind, "peak_bytes": statistics.median(pairs["off"]), "held_bytes": held}
+    for arm, (median, interval) in found.items():
+        row.update({f"{arm}_bytes": median, f"{arm}_interval": interval})
+    return [{**row, "pairs": len(pairs["off"]), **place_of(importlib.metadata.version("torch"))}]
 
 
 def processor():
@@ -141,16 +196,13 @@ def chosen(options):
 
 def minutes_of(options):
     """How long all of it takes, about."""
+    if options.memory:
+        pairs = 2 * ((options.starts or PAIRS) + 1)
+        return max(1, round(sum(pairs * BEGINNING[kind] for _, kind in chosen(options)) / 60))
     whole = sum(
         seconds_of(net, options) + starts_of(kind, options) * BEGINNING[kind] for net, kind in chosen(options)
     )
     return max(1, round(whole / 60))
-
-
-def found_delay(row, options):
-    """In words, whether a delay of known size was found."""
-    found, low, high = ((ratio - 1) * row["step_ns"] * 1e-3 for ratio in (row["plain"], *row["interval"]))
-    return f"a delay of {options.delay:g} us was found as {found:.1f} ({low:.1f} to {high:.1f})"
 
 
 def measure_all(options):
@@ -158,17 +210,18 @@ def measure_all(options):
     good = True
     for net, kind in chosen(options):
         try:
-            found = measure(net, kind, options)
+            found = (measure_memory if options.memory else measure)(net, kind, options)
         except (SystemExit, ValueError) as error:  # the others are measured all the same
             print(f"peer_probe: {net}, {kind}: {error}", file=sys.stderr, flush=True)
             good = False
             continue
-        print(*map(probe_costs.line_of, found), sep="\n", flush=True)
-        for row in found:
-            if row["arm"] == "delay":
-                print(found_delay(row, options), flush=True)
+        line_of = probe_costs.memory_line_of if options.memory else probe_costs.line_of
+        print(*map(line_of, found), sep="\n", flush=True)
+        if options.write and options.memory:
+            probe_costs.keep_memory(ROOT, found)
+        elif options.write:
+            probe_costs.keep(ROOT, found, options.steps)
         if options.write:
-            probe_costs.keep(ROOT, [row for row in found if row["arm"] != "delay"], options.steps)
             probe_costs.put(ROOT)
     return good
 
@@ -178,11 +231,12 @@ def options_of():
     parser.add_argument("--network", action="append", choices=probe_arms.NETS)
     for kind, option in zip(KINDS, ("--eager", "--compile")):
         parser.add_argument(option, dest="kinds", action="append_const", const=kind)
-    parser.add_argument("--arms", default="again probe anomaly histc")
+    parser.add_argument("--arms")
     parser.add_argument("--delay", type=float, default=20)
     parser.add_argument("--starts", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--worker")
     return parser.parse_args()
@@ -200,7 +254,8 @@ def main():
         return
     signal.signal(signal.SIGTERM, stopped)
     print(f"peer_probe: about {minutes_of(options)} minutes", file=sys.stderr, flush=True)
-    print(*probe_costs.head_of(options.steps), sep="\n")
+    head = probe_costs.memory_head() if options.memory else probe_costs.head_of(options.steps)
+    print(*head, sep="\n")
     try:
         good = measure_all(options)
     except KeyboardInterrupt:

@@ -231,7 +231,6 @@ class Probed(Off):
         from torch.optim import optimizer
 
         plain = statistics.median(training.times(FIRST))
-        self.before = resident()
         self.folder = tempfile.TemporaryDirectory()
         out = os.path.join(self.folder.name, "run.json")
         began = clock()
@@ -295,10 +294,6 @@ class Probed(Off):
         hands_over = kind is None and self.group.step != self.known and not self.alone
         return "hands over" if hands_over else kind, self.known
 
-    def memory(self):
-        """More bytes in memory than before it was there."""
-        return resident() - self.before
-
     def close(self):
         """What it says of itself."""
         costs, steps = self.probe.record.costs(), self.group.step
@@ -310,12 +305,6 @@ class Probed(Off):
 ARMS = {"off": Off, "again": Off, "delay": Delay, "probe": Probed, "anomaly": Anomaly, "histc": Histc}
 DEAR = ("anomaly", "histc")  # take turns after the others, for a part of the time
 DEAR_SHARE = 0.12
-
-
-def resident():
-    """Bytes of this process in memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def take_turns(arms, seconds, turns):
@@ -343,9 +332,7 @@ def measure(net, kind, names, seconds, options):
     share = DEAR_SHARE if len(dear) > 1 else 0
     rounds = take_turns(usual, seconds * (1 - share), turns)
     probe = arms.get("probe")
-    said = {"memory_bytes": probe.memory()} if probe else {}
     if share:
         rounds += take_turns(dear, seconds * share, turns)
-    if probe:
-        said.update(probe.close())
+    said = probe.close() if probe else {}
     return {"torch": torch.__version__, "rounds": rounds, "probe": said}

@@ -1,7 +1,8 @@
 """The table of docs/pytorch.md that says what ampprobe costs, made from docs/measured/probe_cost.json.
 
 Measures nothing: scripts/peer_probe.py does, and puts its rows into that file. A row is of a network, a kind
-(eager, compiled) and an arm (again, probe, anomaly, histc); one that was measured again replaces the old one.
+(eager, compiled) and an arm (again, delay, probe, anomaly, histc), or of a network's memory; one that was
+measured again replaces the old one.
 Usage: probe_costs.py [--check] [--root DIR]
 Writes the table into the page; with --check: says whether it stands there, and writes nothing.
 """
@@ -15,8 +16,7 @@ import sys
 ORDER = ("net", "kind", "arm")
 PLACE = re.compile(r"(<!-- costs: .*-->\n)[^\0]*?(<!-- /costs -->)")
 HEAD = (
-    "| network | step | arm | plain steps (interval) | other steps | first 16 | run of {} steps | long run "
-    "| memory |"
+    "| network | step | arm | plain steps (interval) | other steps | first 16 | run of {} steps | long run |"
 )
 
 
@@ -48,9 +48,20 @@ def keep(root, rows, steps):
     found = load(root)
     old = found["rows"] if found["steps"] == steps else []
     new = {key_of(row): row for row in [*old, *rows]}
+    _save(root, {**found, "steps": steps, "rows": list(new.values())})
+
+
+def keep_memory(root, rows):
+    """Puts rows of memory into the file."""
+    found = load(root)
+    new = {(row["net"], row["kind"]): row for row in [*found.get("memory", []), *rows]}
+    _save(root, {**found, "memory": list(new.values())})
+
+
+def _save(root, document):
     temporary = file_of(root) + ".new"
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump({"steps": steps, "rows": list(new.values())}, file, indent=1)
+        json.dump(document, file, indent=1)
         file.write("\n")
     os.replace(temporary, file_of(root))
 
@@ -65,6 +76,31 @@ def _percent(row, name):
     return f"{row[name] * 100:.2f} %" if name in row else ""
 
 
+def _delay(row):
+    """As what a planted delay was found."""
+    if "delay_ns" not in row:
+        return ""
+    found, low, high = (ns * 1e-3 for ns in (row["found_ns"], *row["found_interval"]))
+    return f" of {row['delay_ns'] * 1e-3:g} us, found as {found:.1f} ({low:.1f} to {high:.1f})"
+
+
+def memory_head():
+    """The first two lines of the table of memory."""
+    return ["| network | peak | probe (interval) | again (interval) | of the library |", "|---" * 5 + "|"]
+
+
+def _mib(row, arm):
+    low, high = row[f"{arm}_interval"]
+    return f"{row[f'{arm}_bytes'] / 2**20:+.1f} MiB ({low / 2**20:+.1f} to {high / 2**20:+.1f})"
+
+
+def memory_line_of(row):
+    """A row of the table of memory."""
+    peak, held = (f"{row[name] / 2**20:.1f} MiB" for name in ("peak_bytes", "held_bytes"))
+    cells = [f"{row['net']}, {row['kind']}", peak, _mib(row, "probe"), _mib(row, "again"), held]
+    return "| " + " | ".join(cells) + " |"
+
+
 def line_of(row):
     """A row of the table."""
     low, high = row["interval"] if "interval" in row else (None, None)
@@ -72,13 +108,12 @@ def line_of(row):
     cells = [
         f"{row['net']}, {row['kind']}",
         f"{row['step_ns'] * 1e-6:.2f} ms",
-        row["arm"],
+        row["arm"] + _delay(row),
         plain,
         _percent(row, "other"),
         f"{row['first_ns'] * 1e-6:+.1f} ms" if "first_ns" in row else "",
         f"{row['run']:.4f}" if "run" in row else "",
         f"{row['long']:.4f}" if "long" in row else "",
-        f"{row['memory_bytes'] / 2**20:.1f} MiB" if "memory_bytes" in row else "",
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -93,6 +128,10 @@ def text_of(document):
     """What stands between the marks."""
     rows = document["rows"]
     lines = [about(rows) + ", one thread:", "", *head_of(document["steps"]), *map(line_of, rows)]
+    memory = document.get("memory", [])
+    if memory:
+        lines += ["", about(memory) + ", peak memory of a process:", "", *memory_head()]
+        lines += map(memory_line_of, memory)
     return "\n".join(lines) + "\n"
 
 

@@ -5,6 +5,8 @@ A round holds one block of every arm; a block the times of its steps, in order: 
 its neighbours) is the same in all blocks of the round, so only they are compared, as logarithms of ratios.
 What lasts as long as a process (where its memory lies) differs from start to start: an interval is of the
 starts' own results (Student's t, 95 %), and with one start of its rounds.
+
+Memory is of pairs of processes: medians, with the interval of ranks that holds a median in 95 % of cases.
 """
 
 import math
@@ -55,6 +57,26 @@ def plain(starts, name, clock="plain"):
     half = spread(values if len(values) > 1 else rounds[0])
     mean = statistics.mean(values)
     return math.exp(mean), [math.exp(mean - half), math.exp(mean + half)]
+
+
+def median_of(values):
+    """A median, and the ranks between which it lies in at least 95 % of cases, whatever the distribution; of
+    fewer than six values the least and the most, which hold it in fewer."""
+    ranked, count, out, tail = sorted(values), len(values), 0, 0.0
+    while out < (count - 1) // 2 and (tail := tail + math.comb(count, out) / 2**count) <= 0.025:
+        out += 1
+    low = max(0, out - 1)
+    return statistics.median(ranked), [ranked[low], ranked[count - 1 - low]]
+
+
+def peaks(without, probed):
+    """What a probe adds to peaks of processes that were run in turns, and what the next process without one
+    adds to the one before: median and interval of each."""
+    again = [later - earlier for earlier, later in zip(without, without[1:])]
+    return {
+        "probe": median_of([more - less for less, more in zip(without, probed)]),
+        "again": median_of(again or [0]),
+    }
 
 
 def step_ns(starts, name="off"):

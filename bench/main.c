@@ -24,6 +24,15 @@ static ab_status unknown_command(const char *word) {
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* An empty word where a file or a name belongs: most likely a variable of the shell that is not set. Options
+ * check their own values. */
+static ab_status check_words(int argc, char **argv) {
+    for (int i = 2; i < argc; i++)
+        if (argv[i][0] == '\0' && argv[i - 1][0] != '-')
+            return ab_fail(AB_USAGE, "%s: expected a file or a name, found an empty word", argv[1]);
+    return AB_OK;
+}
+
 static ab_status dispatch(int argc, char **argv) {
     if (argc < 2 || ab_is_help(argv[1])) return ab_cmd_help(0, NULL);
     const char *word = argv[1];
@@ -33,6 +42,7 @@ static ab_status dispatch(int argc, char **argv) {
     }
     if (strcmp(word, "worker") == 0) return ab_worker_main(argc - 1, argv + 1);
     if (strcmp(word, "part") == 0) return ab_run_part(argc - 1, argv + 1);
+    AB_TRY(check_words(argc, argv));
     if (word[0] == '-') return ab_cmd_run(argc, argv); /* options without a command: the main job */
     for (int i = 0; i < ab_command_count; i++)
         if (strcmp(word, ab_commands[i].name) == 0) return ab_commands[i].run(argc - 1, argv + 1);

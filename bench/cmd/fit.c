@@ -3,6 +3,7 @@
  * the record; the resident set, which includes libraries and program, is shown as well. */
 #define _GNU_SOURCE
 #include "bench/cmd/cmd.h"
+#include "bench/cmd/run_options.h"
 #include "bench/memory/limits.h"
 #include "bench/run/config/cells.h"
 #include "bench/run/config/configure.h"
@@ -270,12 +271,6 @@ static const char help[] =
     "training steps in a process that may not hold more. Takes the options of `ampbench run`, but for "
     "--batch and --steps.";
 
-static bool asks_for_help(int argc, char **argv) {
-    for (int i = 1; i < argc; i++)
-        if (ab_is_help(argv[i])) return true;
-    return false;
-}
-
 static ab_status check_options(const ab_options *options) {
     static const ab_option_id found[] = {AB_OPTION_batch, AB_OPTION_steps, AB_OPTION_epochs,
                                          AB_OPTION_resume_from, AB_OPTION_checkpoint_every};
@@ -294,6 +289,7 @@ static ab_status prepare(fit *f, int argc, char **argv) {
         if (strcmp(argv[i], "--level") == 0) argv[i] = plural;
     AB_TRY(ab_options_parse(argc, argv, &f->options));
     AB_TRY(check_options(&f->options));
+    ab_warn_of_outputs(&f->options, "the table of fit");
     f->argv = calloc(AB_WORKER_ARGS + AB_OPTIONS_WORDS + 8, sizeof *f->argv);
     if (!f->argv) return ab_fail(AB_NO_MEMORY, "fit: out of memory");
     f->words = AB_WORKER_ARGS + ab_options_words(&f->options, f->argv + AB_WORKER_ARGS);
@@ -306,7 +302,7 @@ static ab_status prepare(fit *f, int argc, char **argv) {
 }
 
 ab_status ab_cmd_fit(int argc, char **argv) {
-    if (asks_for_help(argc, argv)) {
+    if (ab_asks_for_help(argc, argv)) {
         puts(help);
         return AB_OK;
     }

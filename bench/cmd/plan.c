@@ -1,6 +1,7 @@
 /* `ampbench plan`: what a run would do, without running it: every op with its formats, every inserted cast,
  * every buffer, bytes per category. Takes the options of a run. */
 #include "bench/cmd/cmd.h"
+#include "bench/cmd/run_options.h"
 #include "bench/run/config/cells.h"
 #include "bench/run/config/configure.h"
 #include "kernels/core/log.h"
@@ -119,23 +120,8 @@ static ab_status print_all(const ab_run_config *config, const ab_options *option
     return status;
 }
 
-static bool asks_for_help(int argc, char **argv) {
-    for (int i = 1; i < argc; i++)
-        if (ab_is_help(argv[i])) return true;
-    return false;
-}
-
-/* Options that name what a run writes. */
-static void warn_of_outputs(const ab_options *options) {
-    char name[AB_OPTION_NAME];
-    for (int i = 0; i < AB_OPTION_COUNT; i++)
-        if (options->given[i] && ab_option_trait_of((ab_option_id)i) == AB_OPTION_TRAIT_output)
-            ab_warn("%s: without effect: a plan goes to stdout and nothing is written",
-                    ab_option_name((ab_option_id)i, name));
-}
-
 ab_status ab_cmd_plan(int argc, char **argv) {
-    if (asks_for_help(argc, argv)) {
+    if (ab_asks_for_help(argc, argv)) {
         puts(
             "usage: ampbench plan [--net NAME|FILE] [--level LIST] [--verbose] [OPTION]...\n\n"
             "Prints what a run with these options would do: every op with its formats, every inserted cast,\n"
@@ -151,7 +137,7 @@ ab_status ab_cmd_plan(int argc, char **argv) {
     ab_options options;
     ab_run_config config;
     AB_TRY(ab_options_parse(argc, argv, &options));
-    warn_of_outputs(&options);
+    ab_warn_of_outputs(&options, "a plan");
     AB_TRY(ab_run_config_create(&options, false, &config));
     char unused[480];
     ab_level_options_unused(&options, config.level, config.levels, unused, sizeof unused);

@@ -1,6 +1,7 @@
 /* `ampbench profile`: trains some steps at every level and prints where their time goes. */
 #include "bench/profile/profile.h"
 #include "bench/cmd/cmd.h"
+#include "bench/cmd/run_options.h"
 #include "bench/run/config/cells.h"
 #include "bench/run/config/configure.h"
 #include "bench/run/environment.h"
@@ -25,12 +26,6 @@ static const char help[] =
     "first: matrix products of the formats in use, exp, tanh and erf, and copying within working sets of\n"
     "several sizes. The longest come first; --verbose shows those below 1 % too.\n\n"
     "Takes the options of `ampbench run`. On the CPU only: a GPU computes while the host goes on.";
-
-static bool asks_for_help(int argc, char **argv) {
-    for (int i = 1; i < argc; i++)
-        if (ab_is_help(argv[i])) return true;
-    return false;
-}
 
 static ab_status check(const ab_options *options, const ab_run_config *config) {
     const char *json = options->text[AB_OPTION_json];
@@ -99,7 +94,7 @@ static ab_status profile_all(const ab_options *options, const ab_run_config *con
 }
 
 ab_status ab_cmd_profile(int argc, char **argv) {
-    if (asks_for_help(argc, argv)) {
+    if (ab_asks_for_help(argc, argv)) {
         puts(help);
         return AB_OK;
     }

@@ -36,6 +36,8 @@ bad "unknown option '--leves'; did you mean '--levels'?" --leves O1
 bad "did you mean '--batch'?" --bach 3
 bad "expected an option, found 'lenet5'" lenet5
 bad "--steps: expected N, found nothing" --steps
+bad "--out: expected FILE, found nothing" --out ""
+bad "--init: expected FILE, found nothing" --init=
 bad "--quiet takes no value" --quiet=1
 bad "did you mean 'lenet5'" --net lenet
 bad "did you mean 'resnet8'" --net resnet9
@@ -193,6 +195,8 @@ bad "--csv" --net resnet20 --steps 100000 --csv /proc/nowhere/table.csv
 refused "no-such.json" report "$work/no-such.json"
 printf '{' >"$work/broken.json"
 refused "broken.json" report "$work/broken.json"
+refused "report: expected a file or a name, found an empty word" report ""
+refused "compare: expected a file or a name, found an empty word" compare "" "$work/broken.json"
 bad "nothing-here.json" --resume --out "$work/nothing-here.json"
 
 finish

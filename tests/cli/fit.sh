@@ -49,6 +49,10 @@ expect_text "$work/err" "--batch: fit does not take it" "a batch"
 run run --net resnet8 --data synthetic --recompute stage9
 expect_rc 2 "an unknown block"
 expect_text "$work/err" 'no block of network resnet8 is called "stage9"' "an unknown block"
+run fit --net mlp --data synthetic --level O0 --memory-limit 64MiB --json "$work/table.json"
+expect_rc 0 "an output file"
+expect_text "$work/err" "--json: without effect: the table of fit goes to stdout" "an output file"
+[ -e "$work/table.json" ] && fail "fit --json wrote a file"
 run fit --help
 expect_rc 0 "help"
 expect_text "$work/out" "usage: ampbench fit" "help"

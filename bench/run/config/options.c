@@ -120,6 +120,8 @@ ab_status ab_options_parse(int argc, char *const *argv, ab_options *options) {
                 return ab_fail(AB_USAGE, "%s: expected %s, found nothing", name, rows[id].argument);
             value = argv[++i];
         }
+        if (rows[id].argument && value[0] == '\0' && id != AB_OPTION_label)
+            return ab_fail(AB_USAGE, "%s: expected %s, found nothing", name, rows[id].argument);
         AB_TRY(store(options, id, value));
     }
     return AB_OK;

@@ -173,6 +173,59 @@ static const char *implementation(const table *t, int n, ab_timed_pass pass) {
     return text;
 }
 
+/* Whether another op's pass does that of node n, whose tail it is in; sums go with the backward pass. */
+static bool is_fused(const table *t, int n, ab_timed_pass pass) {
+    const char *text = n == AB_NONE || t->plan->node[n].head == AB_NONE ? NULL : implementation(t, n, pass);
+    return text && strcmp(text, "fused") == 0;
+}
+
+/* The operand that the addition in a node's tail adds to the node's own result. */
+static int addend_of(const ab_plan_node *node, const ab_plan_node *add) {
+    return add->in[0] == node->out ? 1 : 0;
+}
+
+/* Adds what the ops of a node's tail need besides, if the node's pass does theirs: the addend and its
+ * gradient, and the output of the relu, which backward masks by; results between are in registers. */
+static void add_tail(const table *t, const ab_profiler *s, int n, int pass, ab_profile_row *row) {
+    const ab_plan *plan = t->plan;
+    const ab_plan_node *node = &plan->node[n], *all = plan->node;
+    if (node->relu == AB_NONE || !is_fused(t, node->relu, (ab_timed_pass)pass)) return;
+    const ab_plan_node *add = node->add == AB_NONE ? NULL : &all[node->add];
+    const int members[] = {node->add, node->relu};
+    for (int i = 0; i < 2; i++)
+        if (members[i] != AB_NONE && pass != AB_TIMED_SUMS) {
+            const ab_plan_node *member = &all[members[i]];
+            const ab_net_op *op = ab_plan_node_op(plan, member);
+            row->flops +=
+                pass == AB_TIMED_FORWARD ? forward_flops(plan, member, op) : backward_flops(plan, member, op);
+        }
+    if (pass == AB_TIMED_BACKWARD) row->bytes += bytes_of(plan, all[node->relu].out);
+    if (!add) return;
+    if (pass == AB_TIMED_SUMS) row->bytes += sums_bytes(plan, add, s->left);
+    if (pass == AB_TIMED_FORWARD) row->bytes += bytes_of(plan, add->in[addend_of(node, add)]);
+    if (pass == AB_TIMED_BACKWARD) row->bytes += bytes_of(plan, add->in_grad[addend_of(node, add)]);
+}
+
+/* What a pass of a node computes, reads and writes. */
+static void add_work(const table *t, const ab_profiler *s, int n, int pass, ab_profile_row *row) {
+    const ab_plan_node *node = &t->plan->node[n];
+    const ab_net_op *op = ab_plan_node_op(t->plan, node);
+    if (is_fused(t, n, (ab_timed_pass)pass)) return;
+    if (pass == AB_TIMED_FORWARD) {
+        row->flops = forward_flops(t->plan, node, op);
+        row->bytes = forward_bytes(t->plan, node);
+    } else if (pass == AB_TIMED_BACKWARD) {
+        row->flops = backward_flops(t->plan, node, op);
+        row->bytes = backward_bytes(t->plan, node);
+    } else {
+        row->type = "cast";
+        row->bytes = sums_bytes(t->plan, node, s->left);
+    }
+    if (pass != AB_TIMED_SUMS)
+        count_elementary(t->plan, node, op, pass == AB_TIMED_BACKWARD, row->elementary);
+    add_tail(t, s, n, pass, row);
+}
+
 static void add_node(const table *t, const ab_profiler *s, int n) {
     static const char *const names[] = {"forward", "backward", "sums"};
     const ab_plan_node *node = &t->plan->node[n];
@@ -185,18 +238,8 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
                               .pass = names[p],
                               .kind = op && p != AB_TIMED_SUMS ? AB_PROFILE_OP : AB_PROFILE_CAST,
                               .ns = median_of(s, p * s->nodes + n)};
-        if (p == AB_TIMED_FORWARD) {
-            row.flops = forward_flops(t->plan, node, op);
-            row.bytes = forward_bytes(t->plan, node);
-        } else if (p == AB_TIMED_BACKWARD) {
-            row.flops = backward_flops(t->plan, node, op);
-            row.bytes = backward_bytes(t->plan, node);
-        } else {
-            row.type = "cast";
-            row.bytes = sums_bytes(t->plan, node, s->left);
-            if (row.bytes <= 0) continue; /* nothing to sum: two readings of the clock */
-        }
-        if (p != AB_TIMED_SUMS) count_elementary(t->plan, node, op, p == AB_TIMED_BACKWARD, row.elementary);
+        add_work(t, s, n, p, &row);
+        if (p == AB_TIMED_SUMS && row.bytes <= 0) continue; /* nothing to sum: two readings of the clock */
         if (row.kind == AB_PROFILE_OP) row.run = implementation(t, n, (ab_timed_pass)p);
         if (op && row.kind == AB_PROFILE_OP && is_product(op->op)) row.product = format;
         add_row(t, row);

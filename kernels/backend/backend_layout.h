@@ -62,14 +62,19 @@ AB_BEGIN_DECLS
     FIELD(ab_exec, step, device_step)                                                                        \
     FIELD(ab_exec, device_step, sync)                                                                        \
     LAST(ab_exec, sync)                                                                                      \
+    FIRST(ab_tail, addend)                                                                                   \
+    FIELD(ab_tail, addend, out)                                                                              \
+    FIELD(ab_tail, out, dout)                                                                                \
+    FIELD(ab_tail, dout, daddend)                                                                            \
+    LAST(ab_tail, daddend)                                                                                   \
     FIRST(ab_op_io, op)                                                                                      \
     FIELD(ab_op_io, op, attrs)                                                                               \
     FIELD(ab_op_io, attrs, state)                                                                            \
     FIELD(ab_op_io, state, in)                                                                               \
     FIELD(ab_op_io, in, param)                                                                               \
     FIELD(ab_op_io, param, out)                                                                              \
-    FIELD(ab_op_io, out, relu)                                                                               \
-    FIELD(ab_op_io, relu, fuses)                                                                             \
+    FIELD(ab_op_io, out, tail)                                                                               \
+    FIELD(ab_op_io, tail, fuses)                                                                             \
     FIELD(ab_op_io, fuses, saved)                                                                            \
     FIELD(ab_op_io, saved, dout)                                                                             \
     FIELD(ab_op_io, dout, din)                                                                               \

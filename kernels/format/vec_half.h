@@ -152,14 +152,18 @@ static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t 
     if (i < n) _mm512_mask_storeu_epi32(dst + i, live, widened_bf16(_mm256_maskz_loadu_epi16(live, src + i)));
 }
 
-/* Not vcvtneps2bf16: that instruction treats fp32 subnormals as zero. */
-static inline __m256i narrowed_bf16(__m512 x) {
+/* The code is the upper half of each lane. Not vcvtneps2bf16: that instruction treats fp32 subnormals as
+ * zero. */
+static inline __m512i rounded_bf16(__m512 x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, BF16_DROP), _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    rounded =
-        _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(QUIET));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, BF16_DROP));
+    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits,
+                                _mm512_set1_epi32(QUIET));
+}
+
+static inline __m256i narrowed_bf16(__m512 x) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_bf16(x), BF16_DROP));
 }
 
 static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
@@ -208,9 +212,9 @@ static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t 
     widen_bf16_plain(dst + i, src + i, n - i);
 }
 
-static inline __m256i narrow_bf16_8(const float *src) {
-    __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)src);
-    __m256 x = _mm256_castsi256_ps(bits);
+/* Codes in the lower halves of lanes. */
+static inline __m256i narrowed_bf16_8(__m256 x) {
+    __m256i bits = _mm256_castps_si256(x);
     __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, BF16_DROP), _mm256_set1_epi32(1));
     __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
@@ -224,7 +228,8 @@ static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t
     int64_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
         /* packing works within 128-bit lanes: restore the order of the quarters */
-        __m256i packed = _mm256_packus_epi32(narrow_bf16_8(src + i), narrow_bf16_8(src + i + HALF_LANES));
+        __m256i packed = _mm256_packus_epi32(narrowed_bf16_8(_mm256_loadu_ps(src + i)),
+                                             narrowed_bf16_8(_mm256_loadu_ps(src + i + HALF_LANES)));
         packed = _mm256_permute4x64_epi64(packed, 0xd8);
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), packed);
     }

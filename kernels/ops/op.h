@@ -111,7 +111,7 @@ typedef struct ab_exec {
     bool training;        /* batch norm uses batch statistics; dropout is active */
     bool accumulate_half; /* round every product and partial sum of low ops to the output's half format */
     bool tf32;            /* fp32 products on a GPU may round operands to TF32 */
-    bool fuse;            /* forward may write io->relu in place of io->out, see ab_op_io */
+    bool fuse;            /* forward, or backward, does the ops of io->tail, too */
     bool sizes_only;      /* `prepare` is called for its sizes alone and may estimate them; nothing runs */
     ab_cpu_path path;
     ab_observer *observer;
@@ -120,6 +120,17 @@ typedef struct ab_exec {
     const int64_t *device_step; /* device address of the step number; NULL: `step` */
     const ab_norm_sync *sync;   /* of training batch norms; NULL: each rank has its own statistics */
 } ab_exec;
+
+/* A relu behind an op, the only reader of its output, or an addition and a relu behind it. An op that can
+ * compute them with the bits of separate ops says so in `fuses` (prepare). Where exec->fuse is set its
+ * forward writes `out` here in place of its own; its backward, if the plan has it do theirs (plan.h), reads
+ * `out` and `dout` here in place of its own `dout`, and writes `daddend`. Absent tensors are NULL. */
+typedef struct ab_tail {
+    const ab_tensor *addend; /* NULL: no addition */
+    ab_tensor *out;          /* of the relu; NULL: no tail */
+    const ab_tensor *dout;
+    ab_tensor *daddend; /* NULL if not wanted */
+} ab_tail;
 
 /* One instance of an op in a plan. Absent tensors are NULL. */
 typedef struct ab_op_io {
@@ -130,11 +141,8 @@ typedef struct ab_op_io {
     const ab_tensor *in[AB_MAX_INPUTS];
     ab_tensor *param[AB_MAX_PARAMS]; /* a training forward updates the buffers */
     ab_tensor *out;
-    /* Output of the relu that is the only reader of `out`, in its format; NULL: none. An op that can compute
-     * it from unrounded sums with the bits of the two ops says so in `fuses` (prepare); its forward then
-     * writes `relu` in place of `out` where exec->fuse is set. */
-    ab_tensor *relu;
-    bool fuses;
+    ab_tail tail;
+    bool fuses;                     /* from prepare: the op can do those of `tail`, too */
     ab_tensor *saved[AB_MAX_SAVED]; /* written by a training forward, read by backward */
     const ab_tensor *dout;
     ab_tensor *din[AB_MAX_INPUTS];    /* overwritten, never accumulated; NULL if not wanted; in[i]'s shape */

@@ -120,7 +120,7 @@ static void sum_parts(float *out, const float *parts, int64_t step, int count, i
     }
 }
 
-/* ---- sums over rows, batch normalisation ----------------------------------------------------- */
+/* ---- sums over rows -------------------------------------------------------------------------- */
 
 static int columns_left(int64_t left) { return left < LANES ? (int)left : LANES; }
 
@@ -143,90 +143,10 @@ static wide column_sum(const float *x, int64_t rows, int64_t channels, int n) {
     return total(sums);
 }
 
-static inline wide square_of_difference(const float *x, wide mean, int n) {
-    wide d = wide_sub(wide_load_first(x, n), mean);
-    return wide_mul(d, d);
-}
-
-static wide column_m2(const float *x, int64_t rows, int64_t channels, wide mean, int n) {
-    wide sums[ROW_SUMS];
-    clear(sums);
-    int64_t r = 0;
-    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
-        for (int i = 0; i < ROW_SUMS; i++)
-            sums[i] = wide_add(sums[i], square_of_difference(x + (r + i) * channels, mean, n));
-    for (; r < rows; r++) sums[0] = wide_add(sums[0], square_of_difference(x + r * channels, mean, n));
-    return total(sums);
-}
-
 static void column_sums(const float *x, int64_t rows, int64_t channels, float *sum) {
     for (int64_t c = 0; c < channels; c += LANES) {
         int n = columns_left(channels - c);
         wide_store_first(sum + c, column_sum(x + c, rows, channels, n), n);
-    }
-}
-
-static void bn_moments(const float *x, int64_t rows, int64_t channels, float *mean, float *m2) {
-    for (int64_t c = 0; c < channels; c += LANES) {
-        int n = columns_left(channels - c);
-        wide m = wide_div(column_sum(x + c, rows, channels, n), wide_set((float)rows));
-        wide_store_first(mean + c, m, n);
-        wide_store_first(m2 + c, column_m2(x + c, rows, channels, m, n), n);
-    }
-}
-
-static void bn_apply(float *y, const float *x, int64_t rows, int64_t channels, const ab_bn_factors *factors) {
-    for (int64_t c = 0; c < channels; c += LANES) {
-        int n = columns_left(channels - c);
-        wide mean = wide_load_first(factors->mean + c, n);
-        wide scale = wide_load_first(factors->scale + c, n);
-        wide shift = wide_load_first(factors->shift + c, n);
-        for (int64_t at = c; at < rows * channels; at += channels)
-            wide_store_first(y + at,
-                             wide_add(wide_mul(wide_sub(wide_load_first(x + at, n), mean), scale), shift), n);
-    }
-}
-
-static wide column_dot(const float *dy, const float *x, int64_t rows, int64_t channels, wide mean, int n) {
-    wide sums[ROW_SUMS];
-    clear(sums);
-    int64_t r = 0;
-    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
-        for (int i = 0; i < ROW_SUMS; i++) {
-            int64_t at = (r + i) * channels;
-            sums[i] = wide_add(
-                sums[i], wide_mul(wide_load_first(dy + at, n), wide_sub(wide_load_first(x + at, n), mean)));
-        }
-    for (; r < rows; r++) {
-        wide d = wide_sub(wide_load_first(x + r * channels, n), mean);
-        sums[0] = wide_add(sums[0], wide_mul(wide_load_first(dy + r * channels, n), d));
-    }
-    return total(sums);
-}
-
-static void bn_sums(const float *dy, const float *x, int64_t rows, int64_t channels, const float *mean,
-                    float *sum, float *dot) {
-    column_sums(dy, rows, channels, sum);
-    for (int64_t c = 0; c < channels; c += LANES) {
-        int n = columns_left(channels - c);
-        wide_store_first(dot + c, column_dot(dy + c, x + c, rows, channels, wide_load_first(mean + c, n), n),
-                         n);
-    }
-}
-
-static void bn_backward(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
-                        const ab_bn_factors *factors, const float *slope) {
-    for (int64_t c = 0; c < channels; c += LANES) {
-        int n = columns_left(channels - c);
-        wide mean = wide_load_first(factors->mean + c, n);
-        wide scale = wide_load_first(factors->scale + c, n);
-        wide shift = wide_load_first(factors->shift + c, n);
-        wide k = wide_load_first(slope + c, n);
-        for (int64_t at = c; at < rows * channels; at += channels) {
-            wide centred = wide_mul(wide_sub(wide_load_first(x + at, n), mean), k);
-            wide d = wide_sub(wide_sub(wide_load_first(dy + at, n), shift), centred);
-            wide_store_first(dx + at, wide_mul(d, scale), n);
-        }
     }
 }
 
@@ -444,10 +364,6 @@ const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
                                                       .squares = squares,
                                                       .sum_parts = sum_parts,
                                                       .column_sums = column_sums,
-                                                      .bn_moments = bn_moments,
-                                                      .bn_apply = bn_apply,
-                                                      .bn_sums = bn_sums,
-                                                      .bn_backward = bn_backward,
                                                       .max_pool = max_pool,
                                                       .max_pool_backward = max_pool_backward,
                                                       .avg_pool = avg_pool,

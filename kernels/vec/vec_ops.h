@@ -11,11 +11,6 @@ AB_BEGIN_DECLS
 
 enum { AB_SQUARE_LANES = 16 };
 
-/* Per-channel factors of batch normalisation; each points to `channels` values. */
-typedef struct ab_bn_factors {
-    const float *mean, *scale, *shift;
-} ab_bn_factors;
-
 typedef struct ab_vec_ops {
     /* Elementwise, n values; out may be an input. */
     void (*relu)(float *out, const float *a, const float *unused, int64_t n);
@@ -40,19 +35,8 @@ typedef struct ab_vec_ops {
     /* out[k] = parts[k] + parts[step + k] + ..., `count` of them, added in order in double. */
     void (*sum_parts)(float *out, const float *parts, int64_t step, int count, int64_t n);
 
-    /* Rows of `channels` values, contiguous. */
-    /* sum[c] = sum over the rows */
+    /* sum[c] = sum over rows of `channels` values, contiguous. */
     void (*column_sums)(const float *x, int64_t rows, int64_t channels, float *sum);
-    /* mean[c] and m2[c] = sum of (x - mean)^2 over the rows: two passes over data that is in cache. */
-    void (*bn_moments)(const float *x, int64_t rows, int64_t channels, float *mean, float *m2);
-    /* y = (x - mean) * scale + shift */
-    void (*bn_apply)(float *y, const float *x, int64_t rows, int64_t channels, const ab_bn_factors *factors);
-    /* sum[c] = sum of dy, dot[c] = sum of dy * (x - mean) over the rows */
-    void (*bn_sums)(const float *dy, const float *x, int64_t rows, int64_t channels, const float *mean,
-                    float *sum, float *dot);
-    /* dx = ((dy - shift) - (x - mean) * slope[c]) * scale */
-    void (*bn_backward)(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
-                        const ab_bn_factors *factors, const float *slope);
 
     /* One image of a pooling layer: in [height, width, channels], out likewise. */
     void (*max_pool)(const ab_window *window, const float *in, float *out);

@@ -56,9 +56,11 @@ typedef struct ab_plan_node {
     int in_sum[AB_MAX_INPUTS];           /* then added into this gradient (a value used more than once) */
     bool starts_grad_sum[AB_MAX_INPUTS]; /* in_sum is empty before this: the gradient is cast, not added */
     bool in_final[AB_MAX_INPUTS];        /* after this node the gradient of input i is complete */
-    int relu, product; /* of a product: the relu that is the only reader of its output, in its format, so that
-                          one rounding serves both; of that relu: the product; else AB_NONE */
-    ab_plan_past past; /* of an op */
+    int add, relu; /* of an op with a tail (plan_tails.c): the nodes that it may compute with its own; else
+                      AB_NONE */
+    int head;      /* of a node of a tail: the op whose tail it is; else AB_NONE */
+    bool tail_backward; /* of an op with a tail: its backward pass may compute those of the tail, too */
+    ab_plan_past past;  /* of an op */
     bool passed_forward, passed_backward; /* of a cast: an op may pass it by */
     bool recomputed;                      /* its forward pass is replayed at position recompute_at */
     int recompute_first; /* of the last node of a block: first node replayed before its backward pass */
@@ -127,6 +129,15 @@ AB_MUST_CHECK ab_status ab_plan_schedule(ab_plan *plan);
 /* Called by ab_plan_create before ab_plan_place: finds the casts that ops, or who writes the input, may pass
  * by. */
 AB_MUST_CHECK ab_status ab_plan_pass_casts(ab_plan *plan);
+
+/* Called by ab_plan_create, before and after ab_plan_place: find the tails of batch norms, and of products.
+ */
+void ab_plan_norm_tails(ab_plan *plan);
+void ab_plan_product_tails(ab_plan *plan);
+
+/* Called by ab_plan_create after ab_plan_norm_tails and before ab_plan_place: lets gradients that an addition
+ * passes on share the memory of the sum's. */
+AB_MUST_CHECK ab_status ab_plan_alias_gradients(ab_plan *plan);
 
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without a backward
  * pass. */

@@ -87,7 +87,7 @@ static ab_status add_node(compiler *c, ab_plan_node node) {
     ab_plan_node *nodes = grow(plan->node, plan->nodes, sizeof *nodes);
     if (!nodes) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
     plan->node = nodes;
-    node.out_grad = node.relu = node.product = AB_NONE;
+    node.out_grad = node.add = node.relu = node.head = AB_NONE;
     node.past.out = node.past.out_grad = AB_NONE;
     for (int i = 0; i < AB_MAX_INPUTS; i++)
         node.in_grad[i] = node.in_sum[i] = node.past.in[i] = node.past.in_grad[i] = AB_NONE;
@@ -654,58 +654,6 @@ static int scores_of(const compiler *c) {
     return net->scored < 0 ? AB_NONE : c->plan->node[node_of(c->plan, net->scored)].in[0];
 }
 
-/* ---- products with a relu -------------------------------------------------------------------- */
-
-/* relu commutes with rounding to nearest: rounding is monotonic and keeps 0, so max(round(x), 0) and
- * round(max(x, 0)) are the same number. gelu, tanh and their kin do not: gelu of a rounded number is not the
- * rounded gelu, and a library's own tanh is not ours, so only relu is paired. Whether a device computes a
- * pair at once is its own decision (ab_op_io.relu). */
-static bool is_op(const ab_plan *plan, const ab_plan_node *node, const ab_op *op) {
-    const ab_net_op *own = ab_plan_node_op(plan, node);
-    return own && own->op == op && !node->recomputed;
-}
-
-/* The only node that reads tensor t; AB_NONE: none, several, or the step loop reads it too. */
-static int only_reader(const ab_plan *plan, int t) {
-    int reader = AB_NONE;
-    for (int n = 0; n < plan->nodes; n++)
-        for (int i = 0; i < plan->node[n].inputs; i++) {
-            if (plan->node[n].in[i] != t) continue;
-            if (reader != AB_NONE) return AB_NONE;
-            reader = n;
-        }
-    return t == plan->logits ? AB_NONE : reader;
-}
-
-/* Whether tensor t may be written from position `from` on, before its lifetime begins: nothing else is in its
- * memory then. */
-static bool is_free_from(const ab_plan *plan, int t, int from) {
-    const ab_plan_tensor *own = &plan->tensor[t];
-    for (int i = 0; i < plan->tensors; i++) {
-        const ab_plan_tensor *other = &plan->tensor[i];
-        if (i == t || !other->transient || other->category != own->category) continue;
-        if (other->shares != AB_NONE) continue; /* its root is looked at */
-        const bool meet = other->first <= own->first && from <= other->last;
-        if (meet && other->offset < own->offset + own->bytes && own->offset < other->offset + other->bytes)
-            return false;
-    }
-    return own->transient;
-}
-
-/* Places are known. */
-static void pair_relus(const ab_plan *plan) {
-    for (int n = 0; n < plan->nodes; n++) {
-        ab_plan_node *product = &plan->node[n];
-        const int r = is_op(plan, product, &ab_op_linear) ? only_reader(plan, product->out) : AB_NONE;
-        if (r == AB_NONE || !is_op(plan, &plan->node[r], &ab_op_relu)) continue;
-        const int out = plan->node[r].out;
-        if (plan->tensor[out].format != plan->tensor[product->out].format) continue;
-        if (!is_free_from(plan, out, n)) continue;
-        product->relu = r;
-        plan->node[r].product = n;
-    }
-}
-
 static ab_status compile(compiler *c) {
     ab_plan *plan = c->plan;
     AB_TRY(check_statistics(plan));
@@ -720,8 +668,10 @@ static ab_status compile(compiler *c) {
     add_flops(c);
     AB_TRY(add_recompute_buffers(c));
     AB_TRY(ab_plan_pass_casts(plan));
+    ab_plan_norm_tails(plan);
+    AB_TRY(ab_plan_alias_gradients(plan));
     AB_TRY(ab_plan_place(plan));
-    pair_relus(plan);
+    ab_plan_product_tails(plan);
     return AB_OK;
 }
 

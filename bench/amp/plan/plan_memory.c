@@ -46,6 +46,20 @@ static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posi
         live_at(plan, plan->param[node->first_param + i].used_grad, position);
 }
 
+/* What an op with a tail reads and writes for it. */
+static void tail_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
+    if (node->relu == AB_NONE) return;
+    const ab_plan_node *relu = &plan->node[node->relu];
+    live_at(plan, relu->out, position);
+    if (!node->tail_backward) return;
+    live_at(plan, relu->out, node->backward_at);
+    live_at(plan, relu->out_grad, node->backward_at);
+    for (int i = 0; node->add != AB_NONE && i < 2; i++) {
+        live_at(plan, plan->node[node->add].in_grad[i], node->backward_at);
+        live_at(plan, plan->node[node->add].in_sum[i], node->backward_at);
+    }
+}
+
 static void start_recomputed(ab_plan *plan, int tensor, int position) {
     if (plan->tensor[tensor].shares != AB_NONE) return; /* lifetime is that of the shared tensor */
     plan->tensor[tensor].recompute_first = plan->tensor[tensor].recompute_last = position;
@@ -79,6 +93,7 @@ static void lifetimes(ab_plan *plan) {
         forward_lifetimes(plan, node, n);
         if (node->recomputed) forward_lifetimes(plan, node, node->recompute_at);
         backward_lifetimes(plan, node, node->backward_at);
+        tail_lifetimes(plan, node, n);
     }
     if (plan->input_cast != AB_NONE) live_at(plan, plan->node[plan->input_cast].out, 0);
     /* the step loop reads these between the passes */

@@ -39,12 +39,19 @@ static ab_status cast_inputs_again(const ab_walk *walk, const ab_plan_node *node
     return AB_OK;
 }
 
+/* Whether the backward pass of node `head` does those of its tail; scales of layers need every gradient. */
+static bool does_tail(const ab_walk *walk, int head, const ab_layer_scales *layers) {
+    return !layers && ab_walk_is_fused_backward(walk, head);
+}
+
 static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *layers) {
     const ab_plan_node *node = &walk->memory->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(walk->memory->plan, node);
     const bool past = !layers && ab_walk_passes_casts(walk);
+    if (does_tail(walk, node->head, layers)) return AB_OK;
     if (op) {
-        const ab_exec exec = ab_walk_node_exec(walk, n);
+        ab_exec exec = ab_walk_node_exec(walk, n);
+        exec.fuse = does_tail(walk, n, layers);
         ab_op_io behind;
         ab_op_io *io = ab_walk_operands(walk, n, past, &behind);
         if (!past) AB_TRY(cast_inputs_again(walk, node));
@@ -71,6 +78,16 @@ static ab_status sum_input_grads(const ab_walk *walk, const ab_plan_node *node, 
             AB_TRY(ab_observe_fp32(walk->observation, sum != AB_NONE ? sum : node->in_grad[i]));
     }
     return AB_OK;
+}
+
+/* The sums of a node, and of the addition in its tail if its backward pass did that; none of a node whose
+ * head does so. */
+static ab_status sum_grads_of(const ab_walk *walk, int n, ab_layer_scales *layers) {
+    const ab_plan_node *all = walk->memory->plan->node, *node = &all[n];
+    if (does_tail(walk, node->head, layers)) return AB_OK;
+    if (node->add != AB_NONE && does_tail(walk, n, layers))
+        AB_TRY(sum_input_grads(walk, &all[node->add], layers));
+    return sum_input_grads(walk, node, layers);
 }
 
 /* Whether a half gradient stays in the memory of its fp32 gradient (ab_gradients_begin). */
@@ -119,7 +136,7 @@ ab_status ab_backward(const ab_walk *walk, const ab_step_position *position, ab_
         }
         AB_TRY(node_backward(walk, n, layers));
         ab_step_times_node(walk->times, AB_TIMED_BACKWARD, n);
-        AB_TRY(sum_input_grads(walk, node, layers));
+        AB_TRY(sum_grads_of(walk, n, layers));
         AB_TRY(sum_param_grads(walk, position, node));
         ab_step_times_node(walk->times, AB_TIMED_SUMS, n);
         if (walk->passed) AB_TRY(walk->passed(walk->passed_context, n));

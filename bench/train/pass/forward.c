@@ -54,7 +54,7 @@ ab_status ab_forward_node(ab_walk *walk, int n) {
     const ab_net_op *op = ab_plan_node_op(plan, node);
     const bool passed = (node->passed_forward && ab_walk_passes_casts(walk)) ||
                         (walk->input_is_cast && n == plan->input_cast);
-    if (!passed && !ab_walk_is_fused(walk, node->product)) /* else another op did it */
+    if (!passed && !ab_walk_is_fused(walk, node->head)) /* else another op did it */
         AB_TRY(op ? op_forward(walk, n, op)
                   : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]));
     ab_step_times_node(walk->times, AB_TIMED_FORWARD, n);

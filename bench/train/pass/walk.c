@@ -8,6 +8,21 @@
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
+/* The addend is the input of the addition that is not the op's own output. */
+static ab_tail tail_of(const ab_cell_memory *memory, const ab_plan_node *node) {
+    const ab_plan *plan = memory->plan;
+    if (node->relu == AB_NONE) return (ab_tail){.out = NULL};
+    const ab_plan_node *relu = &plan->node[node->relu];
+    ab_tail tail = {.out = &memory->tensor[relu->out]};
+    if (node->tail_backward) tail.dout = ab_cell_memory_tensor(memory, relu->out_grad);
+    if (node->add == AB_NONE) return tail;
+    const ab_plan_node *add = &plan->node[node->add];
+    const int other = add->in[0] == node->out;
+    tail.addend = &memory->tensor[add->in[other]];
+    if (node->tail_backward) tail.daddend = ab_cell_memory_tensor(memory, add->in_grad[other]);
+    return tail;
+}
+
 static void wire_node(ab_walk *walk, int n) {
     const ab_cell_memory *memory = walk->memory;
     const ab_plan *plan = memory->plan;
@@ -28,7 +43,7 @@ static void wire_node(ab_walk *walk, int n) {
         io->dparam[i] = ab_cell_memory_tensor(memory, param->used_grad);
     }
     io->out = &memory->tensor[node->out];
-    if (node->relu != AB_NONE) io->relu = &memory->tensor[plan->node[node->relu].out];
+    io->tail = tail_of(memory, node);
     io->dout = ab_cell_memory_tensor(memory, node->out_grad);
 }
 
@@ -172,9 +187,14 @@ ab_exec ab_walk_node_exec(const ab_walk *walk, int node) {
     return exec_of_node(walk, node, &exec);
 }
 
-bool ab_walk_is_fused(const ab_walk *walk, int product) {
+bool ab_walk_is_fused(const ab_walk *walk, int head) {
     const ab_observation *o = walk->observation;
-    return product != AB_NONE && walk->io[product].fuses && !ab_observation_is_observed(o) && !o->follower;
+    return head != AB_NONE && walk->io[head].fuses && !walk->runs_casts && !ab_observation_is_observed(o) &&
+           !o->follower;
+}
+
+bool ab_walk_is_fused_backward(const ab_walk *walk, int head) {
+    return ab_walk_is_fused(walk, head) && walk->memory->plan->node[head].tail_backward;
 }
 
 bool ab_walk_passes_casts(const ab_walk *walk) {

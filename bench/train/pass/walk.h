@@ -21,7 +21,7 @@ typedef struct ab_walk {
     uint64_t params_version; /* of the weights */
     uint64_t casts_version;  /* params_version that the half copies were made from and shown of */
     uint64_t copies_version; /* params_version of half copies that the update made */
-    bool runs_casts;         /* casts run that ops could pass by: somebody puts values in their place */
+    bool runs_casts;         /* casts and tails run one by one: somebody puts values in their place */
     bool input_is_cast;      /* the batch was written as the result of plan->input_cast */
     ab_step_times *times;    /* borrowed; NULL: steps are not timed */
     /* Called in the backward pass when node `node` and its gradients are done; NULL: by nobody. */
@@ -48,9 +48,10 @@ static inline void ab_walk_weights_changed(ab_walk *walk) { walk->params_version
 ab_exec ab_walk_exec(const ab_walk *walk);
 ab_exec ab_walk_node_exec(const ab_walk *walk, int node);
 
-/* Whether the forward pass of node `product` writes the output of its relu (plan.h) in place of its own:
- * where the op can, and nobody looks at the step. */
-bool ab_walk_is_fused(const ab_walk *walk, int product);
+/* Whether the forward pass of node `head` does those of its tail (plan.h): where the op can, and nobody looks
+ * at the step; the same of its backward pass. False for AB_NONE. */
+bool ab_walk_is_fused(const ab_walk *walk, int head);
+bool ab_walk_is_fused_backward(const ab_walk *walk, int head);
 
 /* Whether ops now pass by the casts beside them (plan_casts.c): on the host, where nobody looks at the step.
  */

@@ -126,8 +126,12 @@ static ab_status gradient(const ab_exec *exec, ab_op_io *io, ab_tensor *din, int
 
 template <typename F> static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     const int first = first_operand(io);
-    for (int i = 0; i < 2; i++)
-        if (io->din[i]) AB_TRY(gradient(exec, io, io->din[i], F::number, i ^ first));
+    for (int i = 0; i < 2; i++) {
+        // of a sum, a gradient in the memory of dout is there already; an observer still sees it
+        const bool there = io->din[i] && io->din[i]->data == io->dout->data && !exec->observer;
+        if (!io->din[i] || (F::number == FORMULA_add && there)) continue;
+        AB_TRY(gradient(exec, io, io->din[i], F::number, i ^ first));
+    }
     return AB_OK;
 }
 

@@ -4,13 +4,17 @@
  * mean and *unbiased* variance; otherwise the running statistics normalise. eps is added to the variance,
  * inside the square root.
  *
+ * A relu behind it, or an addition and a relu, may be computed in its own passes (op.h, ab_tail): forward
+ * what normalises writes the relu's output; backward what takes the sums masks by that output and writes the
+ * gradient of the addend.
+ *
  * Moments: two passes per group of rows (small enough for the cache); groups are merged in double (Chan,
  * Golub, LeVeque 1983) in a fixed order. This avoids cancellation and does not depend on the number of
  * threads. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/norm/norm_sync.h"
+#include "kernels/ops/norm/vec_batch_norm.h"
 #include "kernels/ops/rows.h"
-#include "kernels/vec/vec_ops.h"
 
 #include <math.h>
 
@@ -125,12 +129,24 @@ static int buffers_of(const ab_op_io *io) {
     return 0;
 }
 
+/* The plan gives tails whose tensors have one format; the loops must know it, and that of the input must be
+ * the same. */
+static bool can_fuse(const ab_op_io *io) {
+    const ab_tail *tail = &io->tail;
+    const ab_tensor *const all[] = {io->in[0], io->din[0], io->dout, tail->out, tail->dout};
+    if (!tail->out || ab_bn_stored_as(io->out->format) == AB_BN_STORED) return false;
+    for (size_t i = 0; i < AB_COUNT_OF(all); i++)
+        if (all[i] && all[i]->format != io->out->format) return false;
+    return true;
+}
+
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     ab_rows s = ab_rows_of(&io->in[0]->shape);
     workspace w = measure(&s, buffers_of(io));
     *workspace_bytes = w.fixed_bytes + (size_t)ab_parallel_threads() * w.thread_bytes;
     *state_bytes = 0;
+    io->fuses = can_fuse(io);
     return AB_OK;
 }
 
@@ -148,11 +164,30 @@ static float *thread_group(const workspace *w, int i) {
 /* Arguments of a pass over the rows. */
 typedef struct pass {
     const ab_exec *exec;
-    const ab_tensor *x, *dy; /* dy NULL: moments of x; else sums of dy */
+    const ab_tensor *x, *dy; /* dy NULL: forward */
+    const ab_tail *tail;     /* computed here, too; NULL: none */
+    ab_tensor *dst;          /* what a pass that writes values writes */
     ab_rows s;
     workspace w;
-    const ab_vec_ops *vec;
+    const ab_bn_loops *loops;
+    bool direct; /* the loops read and write tensors as they are stored, else fp32 copies of a group */
 } pass;
+
+/* Where the loops find values [at, at + n) of a tensor. */
+static const void *group_of(const pass *p, const ab_tensor *tensor, int64_t at, int64_t n, int buffer) {
+    if (!tensor) return NULL;
+    return p->direct ? (const void *)ab_element(tensor, at)
+                     : ab_read(tensor, at, n, thread_group(&p->w, buffer));
+}
+
+/* Group g of the tensors of a pass. */
+static ab_bn_rows rows_of(const pass *p, int64_t g) {
+    const int64_t rows = ab_rows_in_group(&p->s, g), at = ab_rows_offset(&p->s, g), n = rows * p->s.channels;
+    return (ab_bn_rows){.rows = rows,
+                        .channels = p->s.channels,
+                        .x = group_of(p, p->x, at, n, 0),
+                        .dy = group_of(p, p->dy, at, n, 1)};
+}
 
 /* Merges (mean, m2) of nb values into those of na values. */
 static void merge_moments(double *mean, double *m2, double na, const float *group_mean, const float *group_m2,
@@ -171,11 +206,10 @@ static void chunk_moments(const pass *p, int64_t chunk) {
     double *mean = p->w.partial + 2 * chunk * s->channels, *m2 = mean + s->channels, done = 0.0;
     for (int64_t c = 0; c < 2 * s->channels; c++) mean[c] = 0.0;
     for (int64_t g = chunk * s->chunk_groups; g < ab_rows_chunk_end(s, chunk); g++) {
-        int64_t rows = ab_rows_in_group(s, g), at = ab_rows_offset(s, g);
-        const float *x = ab_read(p->x, at, rows * s->channels, thread_group(&p->w, 0));
-        p->vec->bn_moments(x, rows, s->channels, group_mean, group_m2);
-        merge_moments(mean, m2, done, group_mean, group_m2, (double)rows, s->channels);
-        done += (double)rows;
+        const ab_bn_rows r = rows_of(p, g);
+        p->loops->moments(&r, group_mean, group_m2);
+        merge_moments(mean, m2, done, group_mean, group_m2, (double)r.rows, s->channels);
+        done += (double)r.rows;
     }
 }
 
@@ -185,10 +219,10 @@ static void chunk_sums(const pass *p, int64_t chunk) {
     double *sum = p->w.partial + 2 * chunk * s->channels;
     for (int64_t c = 0; c < 2 * s->channels; c++) sum[c] = 0.0;
     for (int64_t g = chunk * s->chunk_groups; g < ab_rows_chunk_end(s, chunk); g++) {
-        int64_t rows = ab_rows_in_group(s, g), at = ab_rows_offset(s, g);
-        const float *x = ab_read(p->x, at, rows * s->channels, thread_group(&p->w, 0));
-        const float *dy = ab_read(p->dy, at, rows * s->channels, thread_group(&p->w, 1));
-        p->vec->bn_sums(dy, x, rows, s->channels, p->w.factor[F_MEAN], group_sum, group_dot);
+        ab_bn_rows r = rows_of(p, g);
+        if (p->tail) r.above = ab_element(p->tail->out, ab_rows_offset(s, g));
+        if (p->tail && p->tail->daddend) r.masked = ab_element(p->tail->daddend, ab_rows_offset(s, g));
+        p->loops->sums(&r, p->w.factor[F_MEAN], group_sum, group_dot);
         for (int64_t c = 0; c < 2 * s->channels; c++) sum[c] += (double)group_sum[c];
     }
 }
@@ -303,46 +337,49 @@ static void running_statistics(const pass *p, const ab_op_io *io, ab_tensor *con
     for (int64_t c = 0; c < p->s.channels; c++) invstd[c] = (float)(1.0 / sqrt((double)invstd[c] + a->eps));
 }
 
-typedef void (*group_function)(const pass *, float *out, const float *x, const float *dy, int64_t rows);
+typedef void (*group_function)(const ab_bn_rows *rows, const ab_bn_factors *factors);
 
 typedef struct group_job {
     const pass *p;
-    ab_tensor *dst;
+    ab_bn_factors factors;
     group_function f;
 } group_job;
 
 static void emit_group(void *argument, int64_t g, int thread) {
     const group_job *job = argument;
     const pass *p = job->p;
+    const int64_t at = ab_rows_offset(&p->s, g);
+    ab_bn_rows r = rows_of(p, g);
     (void)thread;
-    int64_t rows = ab_rows_in_group(&p->s, g), at = ab_rows_offset(&p->s, g), n = rows * p->s.channels;
-    const float *x = ab_read(p->x, at, n, thread_group(&p->w, 0));
-    const float *dy = p->dy ? ab_read(p->dy, at, n, thread_group(&p->w, 1)) : NULL;
-    float *out = ab_target(job->dst, at, thread_group(&p->w, 2));
-    job->f(p, out, x, dy, rows);
-    ab_emit(p->exec, job->dst, at, out, n);
+    r.out = p->direct ? (void *)ab_element(p->dst, at) : ab_target(p->dst, at, thread_group(&p->w, 2));
+    if (p->tail && p->dy) r.above = ab_element(p->tail->out, at);
+    if (p->tail && p->tail->addend) r.addend = ab_element(p->tail->addend, at);
+    r.relu = p->tail != NULL;
+    job->f(&r, &job->factors);
+    if (!p->direct) ab_emit(p->exec, p->dst, at, r.out, r.rows * r.channels);
 }
 
-/* Stores f(group) for every group. out is dst's own memory or a buffer. */
-static void emit_groups(const pass *p, ab_tensor *dst, group_function f) {
-    group_job job = {p, dst, f};
+/* Stores f(group) for every group. */
+static void emit_groups(const pass *p, group_function f) {
+    float *const *factor = p->w.factor;
+    group_job job = {p, {factor[F_MEAN], factor[F_SCALE], factor[F_SHIFT], factor[F_SLOPE]}, f};
     ab_for_chunks(parallel_elements(p), p->s.groups, emit_group, &job);
 }
 
-static ab_bn_factors factors_of(const pass *p) {
-    return (ab_bn_factors){p->w.factor[F_MEAN], p->w.factor[F_SCALE], p->w.factor[F_SHIFT]};
+/* The tensors as they are stored where they have one format that the loops know and nobody looks. */
+static void choose_loops(pass *p) {
+    const ab_format *format = p->x->format;
+    const ab_bn_stored stored = ab_bn_stored_as(format);
+    p->direct = stored != AB_BN_STORED && !p->exec->observer && (!p->dst || p->dst->format == format) &&
+                (!p->dy || p->dy->format == format);
+    p->loops = &ab_vec_batch_norm_get()->of[p->direct ? stored : AB_BN_FP32];
 }
 
-static void normalise(const pass *p, float *out, const float *x, const float *dy, int64_t rows) {
-    ab_bn_factors factors = factors_of(p);
-    (void)dy;
-    p->vec->bn_apply(out, x, rows, p->s.channels, &factors);
-}
-
-static pass start(const ab_exec *exec, const ab_op_io *io, const ab_tensor *dy) {
-    pass p = {
-        .exec = exec, .x = io->in[0], .dy = dy, .s = ab_rows_of(&io->in[0]->shape), .vec = ab_vec_ops_get()};
+static pass start(const ab_exec *exec, const ab_op_io *io, const ab_tensor *dy, ab_tensor *dst) {
+    pass p = {.exec = exec, .x = io->in[0], .dy = dy, .dst = dst, .s = ab_rows_of(&io->in[0]->shape)};
+    p.tail = exec->fuse ? &io->tail : NULL;
     p.w = carve(&p.s, exec->workspace, buffers_of(io));
+    choose_loops(&p);
     return p;
 }
 
@@ -354,7 +391,7 @@ static ab_tensor *const *running_of(const ab_op_io *io) {
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     const bn_attrs *a = io->attrs;
-    pass p = start(exec, io, NULL);
+    pass p = start(exec, io, NULL, exec->fuse ? io->tail.out : io->out);
     char text[AB_SHAPE_TEXT];
     if (exec->training && p.s.rows < 2 && !exec->sync)
         return ab_fail(AB_CONFIG, "a batch norm needs more than one value a channel to train, found input %s",
@@ -366,22 +403,11 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     read_param(a->affine ? io->param[0] : NULL, p.s.channels, p.w.factor[F_GAMMA], 1.0f);
     read_param(a->affine ? io->param[1] : NULL, p.s.channels, p.w.factor[F_SHIFT], 0.0f);
     for (int64_t c = 0; c < p.s.channels; c++) p.w.factor[F_SCALE][c] *= p.w.factor[F_GAMMA][c];
-    emit_groups(&p, io->out, normalise);
+    emit_groups(&p, p.loops->apply);
     return AB_OK;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
-
-static void training_gradient(const pass *p, float *dx, const float *x, const float *dy, int64_t rows) {
-    ab_bn_factors factors = factors_of(p);
-    p->vec->bn_backward(dx, dy, x, rows, p->s.channels, &factors, p->w.factor[F_SLOPE]);
-}
-
-static void eval_gradient(const pass *p, float *dx, const float *x, const float *dy, int64_t rows) {
-    ab_bn_factors factors = factors_of(p);
-    (void)x;
-    p->vec->bn_apply(dx, dy, rows, p->s.channels, &factors);
-}
 
 /* dweight = sum dy * normalised, dbias = sum dy; F_SCALE holds 1/sqrt(var + eps). */
 static void emit_param_gradients(const pass *p, ab_op_io *io) {
@@ -408,7 +434,7 @@ static void input_gradient_factors(const pass *p, bool training, double n) {
 
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     const bn_attrs *a = io->attrs;
-    pass p = start(exec, io, io->dout);
+    pass p = start(exec, io, exec->fuse ? io->tail.dout : io->dout, io->din[0]);
     if (exec->training) {
         read_param(io->saved[SAVED_MEAN], p.s.channels, p.w.factor[F_MEAN], 0.0f);
         read_param(io->saved[SAVED_INVSTD], p.s.channels, p.w.factor[F_SCALE], 1.0f);
@@ -427,7 +453,11 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     }
     read_param(a->affine ? io->param[0] : NULL, p.s.channels, p.w.factor[F_GAMMA], 1.0f);
     input_gradient_factors(&p, exec->training, n);
-    emit_groups(&p, io->din[0], exec->training ? training_gradient : eval_gradient);
+    if (p.tail && p.tail->daddend) { /* masked by the sums */
+        p.dy = p.tail->daddend;
+        p.tail = NULL;
+    }
+    emit_groups(&p, exec->training ? p.loops->gradient : p.loops->scaled);
     return AB_OK;
 }
 

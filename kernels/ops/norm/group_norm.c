@@ -5,8 +5,8 @@
  * LeVeque 1983). One thread processes an image; the parameter gradients are summed over the images in order,
  * in double. */
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/norm/vec_batch_norm.h"
 #include "kernels/vec/vec_math.h"
-#include "kernels/vec/vec_ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -145,13 +145,16 @@ static void join(double *mean, double *m2, double done, double more_mean, double
     *m2 += more_m2 + delta * delta * done * share;
 }
 
+static const ab_bn_loops *loops(void) { return &ab_vec_batch_norm_get()->of[AB_BN_FP32]; }
+
 /* all[0], all[1]: mean and m2 of each channel of an image. */
 static void channel_moments(const pass *p, const float *x, const thread_memory *m) {
     memset(m->all[0], 0, (size_t)p->channels * sizeof(double));
     memset(m->all[1], 0, (size_t)p->channels * sizeof(double));
     for (int64_t first = 0; first < p->pixels; first += p->block) {
         int64_t n = ab_min64(p->block, p->pixels - first);
-        ab_vec_ops_get()->bn_moments(x + first * p->channels, n, p->channels, m->few[0], m->few[1]);
+        const ab_bn_rows rows = {n, p->channels, .x = x + first * p->channels};
+        loops()->moments(&rows, m->few[0], m->few[1]);
         for (int64_t c = 0; c < p->channels; c++)
             join(&m->all[0][c], &m->all[1][c], (double)first, (double)m->few[0][c], (double)m->few[1][c],
                  (double)n);
@@ -186,8 +189,9 @@ static void forward_image(void *argument, int64_t image, int thread) {
             m.factor[1][c] = rstd * p->weight[c];
         }
     }
-    ab_bn_factors factors = {m.factor[0], m.factor[1], p->bias};
-    ab_vec_ops_get()->bn_apply(out, x, p->pixels, p->channels, &factors);
+    const ab_bn_rows rows = {p->pixels, p->channels, .x = x, .out = out};
+    const ab_bn_factors factors = {m.factor[0], m.factor[1], p->bias, NULL};
+    loops()->apply(&rows, &factors);
     ab_emit(p->exec, p->io->out, image * n, out, n);
 }
 
@@ -207,7 +211,8 @@ static void channel_sums(const pass *p, const float *dy, const float *x, const t
     memset(dot, 0, (size_t)p->channels * sizeof *dot);
     for (int64_t first = 0; first < p->pixels; first += p->block) {
         int64_t n = ab_min64(p->block, p->pixels - first), at = first * p->channels;
-        ab_vec_ops_get()->bn_sums(dy + at, x + at, n, p->channels, m->factor[AB_MEAN], m->few[0], m->few[1]);
+        const ab_bn_rows rows = {n, p->channels, .x = x + at, .dy = dy + at};
+        loops()->sums(&rows, m->factor[AB_MEAN], m->few[0], m->few[1]);
         for (int64_t c = 0; c < p->channels; c++) {
             sum[c] += (double)m->few[0][c];
             dot[c] += (double)m->few[1][c];

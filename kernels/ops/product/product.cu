@@ -155,7 +155,7 @@ static ab_status make_library(const ab_exec *exec, product_state *s, const ab_op
 // Linear followed by relu.
 static ab_status make_fused(const ab_exec *exec, product_state *s, ab_op_io *io) {
     ab_cuda_product_spec spec = {AB_PASS_FORWARD, s->conv, s->type, io->param[1] != nullptr, exec->tf32};
-    if (!io->relu || exec->sizes_only || !s->library[AB_PASS_FORWARD]) return AB_OK;
+    if (!io->tail.out || exec->sizes_only || !s->library[AB_PASS_FORWARD]) return AB_OK;
     AB_TRY(ab_cuda_blas_product_relu(&spec, s->library[AB_PASS_FORWARD], &s->fused));
     io->fuses = s->fused != nullptr;
     return AB_OK;
@@ -267,7 +267,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     int64_t n = ab_cuda_count(io->out);
     auto own = [=](ab_span out) { return ab_launch_each(f, out, n, "conv_forward"); };
     if (exec->fuse && s->fused) {
-        o.out = io->relu->data;
+        o.out = io->tail.out->data;
         return s->fused->run(s->fused, &o);
     }
     AB_TRY(library ? pack(s, io) : AB_OK);

@@ -327,50 +327,73 @@ static void nothing_above_the_first_trained_layer_gets_a_gradient(void **state) 
 
 enum { GRANULE = AB_MEM_ALIGN };
 
-/* The pools of one plan, a tag for each granule: the tensor that wrote it last. */
+/* The pools of one plan, and for each granule the value in it. Values are numbered as they are written; a
+ * tensor that is passed on in the memory of another has that one's. */
 typedef struct pools {
     const ab_plan *plan;
-    int *tag[AB_MEM_CATEGORY_COUNT];
+    int *held[AB_MEM_CATEGORY_COUNT];
+    int *value; /* of each tensor */
+    int values;
+    bool fused; /* ops with a tail compute it */
 } pools;
 
-static void pool_read(pools *p, int tensor);
-
-/* The tensor whose memory it is. */
-static int owner(const ab_plan *plan, int tensor) {
-    while (tensor != AB_NONE && plan->tensor[tensor].shares != AB_NONE) tensor = plan->tensor[tensor].shares;
-    return tensor;
-}
-
-static void pool_write(pools *p, int tensor) {
-    if (tensor != AB_NONE && p->plan->tensor[tensor].shares != AB_NONE) { /* written where it is read */
-        pool_read(p, tensor);
-        return;
-    }
+/* The tensor whose memory it is, if that is in a pool; else NULL. */
+static const ab_plan_tensor *place_of(const pools *p, int tensor) {
+    while (tensor != AB_NONE && p->plan->tensor[tensor].shares != AB_NONE)
+        tensor = p->plan->tensor[tensor].shares;
     const ab_plan_tensor *t = tensor == AB_NONE ? NULL : at(p->plan, tensor);
-    if (!t || !t->transient) return;
-    assert_int_equal(t->offset % GRANULE, 0);
-    assert_true(t->offset >= 0 && t->offset + t->bytes <= p->plan->pool_bytes[t->category]);
-    for (int64_t b = t->offset; b < t->offset + t->bytes; b += GRANULE)
-        p->tag[t->category][b / GRANULE] = tensor;
+    return t && t->transient ? t : NULL;
 }
 
 static void pool_read(pools *p, int tensor) {
-    tensor = owner(p->plan, tensor);
-    const ab_plan_tensor *t = tensor == AB_NONE ? NULL : at(p->plan, tensor);
-    if (!t || !t->transient) return;
-    for (int64_t b = t->offset; b < t->offset + t->bytes; b += GRANULE) {
-        int tag = p->tag[t->category][b / GRANULE];
-        if (tag != tensor)
-            fail_msg("%s is read after %s was written over it", t->name,
-                     tag == AB_NONE ? "nothing" : p->plan->tensor[tag].name);
+    const ab_plan_tensor *t = place_of(p, tensor);
+    if (!t) return;
+    for (int64_t b = t->offset; b < t->offset + t->bytes; b += GRANULE)
+        if (p->held[t->category][b / GRANULE] != p->value[tensor])
+            fail_msg("%s is read after something was written over it", p->plan->tensor[tensor].name);
+}
+
+static void pool_write(pools *p, int tensor) {
+    const ab_plan_tensor *t = place_of(p, tensor);
+    if (!t) return;
+    assert_int_equal(t->offset % GRANULE, 0);
+    assert_true(t->offset >= 0 && t->offset + t->bytes <= p->plan->pool_bytes[t->category]);
+    p->value[tensor] = ++p->values;
+    for (int64_t b = t->offset; b < t->offset + t->bytes; b += GRANULE)
+        p->held[t->category][b / GRANULE] = p->values;
+}
+
+/* What an op writes, but where it only passes on what it reads. */
+static void pool_make(pools *p, int tensor) {
+    const int from = tensor == AB_NONE ? AB_NONE : p->plan->tensor[tensor].shares;
+    if (from == AB_NONE) {
+        pool_write(p, tensor);
+        return;
     }
+    pool_read(p, from);
+    p->value[tensor] = p->value[from];
+}
+
+/* The op whose tail a node is in, if that computes it. */
+static const ab_plan_node *head_of(const pools *p, const ab_plan_node *node, bool backward) {
+    const ab_plan_node *head = node->head == AB_NONE ? NULL : &p->plan->node[node->head];
+    return p->fused && head && (!backward || head->tail_backward) ? head : NULL;
+}
+
+static bool does_tail(const pools *p, const ab_plan_node *node, bool backward) {
+    return p->fused && node->relu != AB_NONE && (!backward || node->tail_backward);
 }
 
 static void simulate_node(pools *p, const ab_plan_node *node) {
+    if (head_of(p, node, false)) return;
+    const bool tail = does_tail(p, node, false);
+    const ab_plan_node *add = tail && node->add != AB_NONE ? &p->plan->node[node->add] : NULL;
     for (int i = 0; i < node->saves; i++) pool_write(p, node->saved[i]);
-    pool_write(p, node->out);
+    pool_make(p, tail ? p->plan->node[node->relu].out : node->out);
     for (int i = 0; i < node->inputs; i++)
         pool_read(p, node->in[i]); /* after the writes: no sharing in a node */
+    for (int i = 0; add && i < add->inputs; i++)
+        if (add->in[i] != node->out) pool_read(p, add->in[i]);
 }
 
 static void simulate_forward(pools *p, int nodes) {
@@ -383,51 +406,82 @@ static unsigned needs_of(const ab_net_op *op, const ab_plan_node *node) {
     return ab_op_needs(op->op, op->attrs, node->inputs, wanted);
 }
 
+/* The gradient of input i is added to that of another use, or cast. */
+static void simulate_sum(pools *p, const ab_plan_node *node, int i) {
+    pool_read(p, node->in_grad[i]);
+    if (node->in_sum[i] == AB_NONE) return;
+    if (!node->starts_grad_sum[i]) pool_read(p, node->in_sum[i]);
+    pool_write(p, node->in_sum[i]);
+}
+
+/* What a node with a tail reads and writes for it in place of its own gradient. */
+static void simulate_tail(pools *p, const ab_plan_node *node) {
+    const ab_plan_node *relu = &p->plan->node[node->relu];
+    const ab_plan_node *add = node->add == AB_NONE ? NULL : &p->plan->node[node->add];
+    for (int i = 0; add && i < add->inputs; i++)
+        if (add->in[i] != node->out) pool_write(p, add->in_grad[i]);
+    pool_read(p, relu->out);
+    pool_read(p, relu->out_grad);
+    for (int i = 0; add && i < add->inputs; i++)
+        if (add->in[i] != node->out) simulate_sum(p, add, i);
+}
+
+static void simulate_node_backward(pools *p, const ab_plan_node *node) {
+    const ab_net_op *op = ab_plan_node_op(p->plan, node);
+    const unsigned needs = op ? needs_of(op, node) : 0;
+    const bool tail = does_tail(p, node, true);
+    if (node->out_grad == AB_NONE || head_of(p, node, true)) return;
+    for (int i = 0; i < node->inputs; i++) {
+        if (ab_plan_casts_again(p->plan, node, i)) pool_write(p, node->in[i]);
+        pool_make(p, node->in_grad[i]);
+    }
+    for (int i = 0; i < node->params; i++) pool_write(p, p->plan->param[node->first_param + i].used_grad);
+    if (!tail) pool_read(p, node->out_grad);
+    for (int i = 0; i < node->inputs; i++)
+        if (needs & (1u << i)) {
+            pool_read(p, node->in[i]);
+            pool_read(p, node->past.in[i]);
+        }
+    if (needs & AB_NEEDS_OUT) pool_read(p, node->out);
+    for (int i = 0; i < node->saves; i++) pool_read(p, node->saved[i]);
+    if (tail) simulate_tail(p, node);
+    for (int i = 0; i < node->inputs; i++) simulate_sum(p, node, i); /* after all that the node writes */
+    for (int i = 0; i < node->params; i++) pool_read(p, p->plan->param[node->first_param + i].used_grad);
+}
+
 static void simulate_backward(pools *p) {
     for (int n = p->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &p->plan->node[n];
         for (int m = node->recompute_first; m != AB_NONE && m <= n; m++)
             if (p->plan->node[m].recomputed) simulate_node(p, &p->plan->node[m]);
-        const ab_net_op *op = ab_plan_node_op(p->plan, node);
-        unsigned needs = op ? needs_of(op, node) : 0;
-        if (node->out_grad == AB_NONE) continue;
-        for (int i = 0; i < node->inputs; i++) {
-            if (ab_plan_casts_again(p->plan, node, i)) pool_write(p, node->in[i]);
-            pool_write(p, node->in_grad[i]);
-            if (node->starts_grad_sum[i]) pool_write(p, node->in_sum[i]);
-        }
-        for (int i = 0; i < node->params; i++) pool_write(p, p->plan->param[node->first_param + i].used_grad);
-        pool_read(p, node->out_grad);
-        for (int i = 0; i < node->inputs; i++)
-            if (needs & (1u << i)) {
-                pool_read(p, node->in[i]);
-                pool_read(p, node->past.in[i]);
-            }
-        if (needs & AB_NEEDS_OUT) pool_read(p, node->out);
-        for (int i = 0; i < node->saves; i++) pool_read(p, node->saved[i]);
-        for (int i = 0; i < node->inputs; i++) { /* sums come after all that the node writes */
-            pool_read(p, node->in_grad[i]);
-            pool_read(p, node->in_sum[i]);
-        }
-        for (int i = 0; i < node->params; i++) pool_read(p, p->plan->param[node->first_param + i].used_grad);
+        simulate_node_backward(p, node);
     }
 }
 
+static void simulate_steps(pools *p) {
+    const ab_plan *plan = p->plan;
+    simulate_forward(p, plan->nodes);
+    pool_read(p, plan->logits);
+    for (int i = 0; i < plan->losses; i++) pool_read(p, plan->loss[i]);
+    simulate_backward(p);
+    simulate_forward(p, plan->nodes - 1); /* evaluation */
+    pool_read(p, plan->logits);
+}
+
+/* Op by op, as on steps that somebody looks at, and with tails computed by their heads. */
 static void simulate(const ab_plan *plan) {
-    pools p = {.plan = plan};
-    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) {
-        size_t granules = (size_t)(plan->pool_bytes[c] / GRANULE) + 1;
-        p.tag[c] = malloc(granules * sizeof *p.tag[c]);
-        assert_non_null(p.tag[c]);
-        for (size_t i = 0; i < granules; i++) p.tag[c][i] = AB_NONE;
+    for (int fused = 0; fused < 2; fused++) {
+        pools p = {.plan = plan, .fused = fused == 1};
+        p.value = calloc((size_t)plan->tensors, sizeof *p.value);
+        assert_non_null(p.value);
+        for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) {
+            p.held[c] = calloc((size_t)(plan->pool_bytes[c] / GRANULE) + 1, sizeof *p.held[c]);
+            assert_non_null(p.held[c]);
+        }
+        simulate_steps(&p);
+        for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) free(p.held[c]);
+        free(p.value);
     }
-    simulate_forward(&p, plan->nodes);
-    pool_read(&p, plan->logits);
-    for (int i = 0; i < plan->losses; i++) pool_read(&p, plan->loss[i]);
-    simulate_backward(&p);
-    simulate_forward(&p, plan->nodes - 1); /* evaluation */
-    pool_read(&p, plan->logits);
-    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) free(p.tag[c]);
 }
 
 static void no_value_is_written_over_while_somebody_still_reads_it(void **state) {
@@ -444,6 +498,46 @@ static void no_value_is_written_over_while_somebody_still_reads_it(void **state)
         simulate(shared.plan);
         drop(&shared);
     }
+}
+
+static bool shares(const ab_plan *plan, const char *name, const char *of) {
+    const int tensor = ab_plan_find(plan, name), other = ab_plan_find(plan, of);
+    assert_true(tensor != AB_NONE && other != AB_NONE);
+    return plan->tensor[tensor].shares == other;
+}
+
+static void additions_pass_their_gradient_on_where_it_is(void **state) {
+    (void)state;
+    static const char *const levels[] = {"O0", "O1", "O2", "O3"};
+    for (size_t l = 0; l < AB_COUNT_OF(levels); l++) {
+        fixture f = plan_of("resnet8", levels[l], fp16, 1, NULL);
+        assert_true(shares(f.plan, "stage1.0.bn2.out.grad", "stage1.0.add.out.grad"));
+        assert_true(shares(f.plan, "stem.relu.out.grad", "stage1.0.add.out.grad"));
+        assert_true(shares(f.plan, "stage2.0.bn2.out.grad", "stage2.0.add.out.grad"));
+        assert_true(shares(f.plan, "stage2.0.shortcut.bn.out.grad", "stage2.0.add.out.grad"));
+        drop(&f);
+    }
+    static const char *const by_layer[] = {"loss_scale=adaloss", NULL};
+    fixture scaled = plan_of("resnet8", "O2", fp16, 1, by_layer); /* changes gradients in place */
+    assert_false(shares(scaled.plan, "stage1.0.bn2.out.grad", "stage1.0.add.out.grad"));
+    drop(&scaled);
+}
+
+/* The gradient of a is added to by w before y reads the sum's; that of y may not be in its memory. */
+static void gradients_that_change_too_early_are_copied(void **state) {
+    (void)state;
+    static const char ops[] =
+        "{\"name\": \"a\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 1}, "
+        "{\"name\": \"y\", \"op\": \"conv2d\", \"in\": \"a\", \"out_channels\": 2, \"kernel_size\": 1}, "
+        "{\"name\": \"w\", \"op\": \"tanh\", \"in\": \"a\"}, "
+        "{\"name\": \"s\", \"op\": \"add\", \"in\": [\"a\", \"y\"]}, "
+        "{\"name\": \"t\", \"op\": \"add\", \"in\": [\"s\", \"w\"]}, "
+        "{\"name\": \"f\", \"op\": \"flatten\"}, {\"name\": \"l\", \"op\": \"cross_entropy\"}";
+    fixture f = small_plan(ops, "O0");
+    assert_true(shares(f.plan, "s.out.grad", "t.out.grad"));
+    assert_false(shares(f.plan, "a.out.grad", "s.out.grad") && shares(f.plan, "y.out.grad", "s.out.grad"));
+    simulate(f.plan);
+    drop(&f);
 }
 
 static void nor_where_roles_have_formats_of_their_own(void **state) {
@@ -708,6 +802,8 @@ int main(void) {
         cmocka_unit_test(values_used_more_than_once_collect_all_their_gradients),
         cmocka_unit_test(nothing_above_the_first_trained_layer_gets_a_gradient),
         cmocka_unit_test(no_value_is_written_over_while_somebody_still_reads_it),
+        cmocka_unit_test(additions_pass_their_gradient_on_where_it_is),
+        cmocka_unit_test(gradients_that_change_too_early_are_copied),
         cmocka_unit_test(nor_where_roles_have_formats_of_their_own),
         cmocka_unit_test(blocks_that_run_again_find_what_they_read),
         cmocka_unit_test(blocks_are_chosen_by_pattern),

@@ -4,7 +4,9 @@
 #include "kernels/format/convert.h"
 #include "kernels/vec/isa.h"
 
-enum { CLAIM_ELEMENTS = 32 * 1024 };
+/* Elements of a claim: many, where there are many claims; fewer where a thread would have one claim more than
+ * another. */
+enum { CLAIM_ELEMENTS = 32 * 1024, LEAST_CLAIM = 8 * 1024, EVEN_CLAIMS = 16 };
 
 size_t ab_element_bytes(const ab_tensor *tensor) {
     return tensor->format ? ab_format_bytes(tensor->format, 1) : sizeof(int32_t);
@@ -40,9 +42,14 @@ static void run_group(void *argument, int64_t group, int thread) {
         job->work(job->argument, chunk, thread);
 }
 
+static int64_t chunks_per_claim(int64_t elements, int64_t chunks) {
+    const int64_t claim = ab_min64(CLAIM_ELEMENTS, ab_max64(LEAST_CLAIM, elements / EVEN_CLAIMS));
+    return ab_max64(1, chunks * claim / elements);
+}
+
 void ab_for_chunks(int64_t elements, int64_t chunks, ab_work work, void *argument) {
     group_job job = {work, argument, chunks, chunks};
-    if (elements >= AB_PARALLEL_MIN) job.per_group = ab_max64(1, chunks * CLAIM_ELEMENTS / elements);
+    if (elements >= AB_PARALLEL_MIN) job.per_group = chunks_per_claim(elements, chunks);
     if (job.per_group >= chunks)
         for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_thread());
     else

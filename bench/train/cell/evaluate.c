@@ -83,7 +83,7 @@ static ab_status evaluate_classes(const evaluation *e, float *logits, ab_eval_re
         AB_TRY(run_batch(e, first, n));
         AB_TRY(ab_tensor_read(tensor, logits));
         for (int64_t i = 0; i < n * rows; i++) {
-            int64_t target = ab_score_class_of(e->batches, i, classes);
+            int64_t target = ab_score_class_of(e->batches, i, classes, terms.ignored);
             if (target >= 0) score(&terms, logits + i * classes, target, classes, result);
         }
     }

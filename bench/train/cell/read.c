@@ -3,6 +3,7 @@
 #include "bench/train/cell/parts.h"
 #include "bench/train/observe/always_on_stats.h"
 #include "kernels/backend/squares.h"
+#include "kernels/core/parallel.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,16 +67,31 @@ ab_status ab_cell_score_training(ab_cell *cell) {
     return cell->score.logits ? AB_OK : ab_fail(AB_NO_MEMORY, "training accuracy: out of memory");
 }
 
+typedef struct norm_job {
+    const ab_gradients *gradients;
+    double *square;
+} norm_job;
+
+static void square_of(void *argument, int64_t i, int thread) {
+    const norm_job *job = argument;
+    float factor;
+    const ab_tensor *grad = ab_gradients_left(job->gradients, (int)i, &factor);
+    (void)thread;
+    job->square[i] = ab_squares_of(grad, factor);
+}
+
+/* Parameter by parameter, so that the bits do not depend on the number of threads. */
 ab_status ab_cell_gradient_norm(const ab_cell *cell, const ab_step_result *result, double *norm) {
     *norm = result->grad_norm > 0 ? result->grad_norm : (double)NAN;
     if (result->grad_norm > 0 || !cell->memory.backend->host_memory) return AB_OK;
+    const int count = cell->trained.count;
+    norm_job job = {&cell->gradients, calloc((size_t)count + 1, sizeof *job.square)};
+    if (!job.square) return ab_fail(AB_NO_MEMORY, "norm of the gradients: out of memory");
+    ab_parallel_for(count, square_of, &job);
     double sum = 0;
-    for (int i = 0; i < cell->trained.count; i++) {
-        float factor;
-        const ab_tensor *grad = ab_gradients_left(&cell->gradients, i, &factor);
-        sum += ab_squares_of(grad, factor);
-    }
+    for (int i = 0; i < count; i++) sum += job.square[i];
     *norm = sqrt(sum);
+    free(job.square);
     return AB_OK;
 }
 

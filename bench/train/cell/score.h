@@ -23,8 +23,9 @@ typedef struct ab_class_terms {
 /* The terms of the network's scored loss; all classes alike if none is scored. */
 ab_class_terms ab_class_terms_of(const ab_net *net);
 
-/* Target class of row i of the logits of the loaded batch; -1: the loss ignores the row. */
-int64_t ab_score_class_of(const ab_batches *batches, int64_t i, int64_t classes);
+/* Target class of row i of the logits of the loaded batch; -1: the loss ignores the row. `ignored`: of the
+ * terms. */
+int64_t ab_score_class_of(const ab_batches *batches, int64_t i, int64_t classes, int64_t ignored);
 
 /* Adds the rows of the batch that just ran forward; a row with a NaN counts as wrong. */
 AB_MUST_CHECK ab_status ab_score_batch(ab_training_score *score, const ab_batches *batches);

@@ -4,6 +4,7 @@
 #include "bench/train/optim/optimizer.h"
 #include "bench/train/update/optim_device.h"
 #include "kernels/backend/backend.h"
+#include "kernels/core/parallel.h"
 #include "kernels/core/rng.h"
 #include "kernels/format/convert.h"
 #include "kernels/vec/isa.h"
@@ -60,15 +61,20 @@ static void update_apart(parameter *p, const ab_optimizer *optimizer, const ab_o
     ab_narrow(p->tensor[MODEL].data, s->model, value, n);
 }
 
-static void update_at_once(parameter *p, const ab_optimizer *optimizer, const ab_optimizer_config *config,
-                           const storage *s, int64_t taken) {
-    const ab_update_kind kind = ab_optimizer_device_kind(optimizer);
-    const ab_update_row row = ab_optimizer_device_row(kind, config, taken);
+static ab_update_item item_of(parameter *p, const ab_optimizer *optimizer, const storage *s) {
     ab_update_item item = {.weight = &p->tensor[WEIGHT],
                            .grad = &p->tensor[GRAD],
                            .factor = s->factor,
                            .model = s->model ? &p->tensor[MODEL] : NULL};
     for (int i = 0; i < optimizer->states; i++) item.state[i] = &p->tensor[STATE + i];
+    return item;
+}
+
+static void update_at_once(parameter *p, const ab_optimizer *optimizer, const ab_optimizer_config *config,
+                           const storage *s, int64_t taken) {
+    const ab_update_kind kind = ab_optimizer_device_kind(optimizer);
+    const ab_update_row row = ab_optimizer_device_row(kind, config, taken);
+    const ab_update_item item = item_of(p, optimizer, s);
     assert_int_equal(ab_backend_cpu.update(&item, 1, (int)kind, &row), AB_OK);
 }
 
@@ -118,6 +124,39 @@ static void updates_have_the_bits_of_separate_passes(void **state) {
     assert_int_equal(tried, 9 * ((int)ab_isa_best() + 1));
 }
 
+/* More parameters than one loop over blocks takes, small ones between large ones, on several
+ * threads. */
+static void parameters_are_updated_together_as_one_by_one(void **state) {
+    (void)state;
+    enum { PARAMETERS = 150 };
+    static const int64_t counts[] = {1, MOST, 2048, 3, 2049, 4096};
+    static const storage s = {&ab_format_fp32, &ab_format_fp16, &ab_format_fp16, 0.3f};
+    const ab_optimizer *optimizer;
+    assert_int_equal(ab_optimizer_find("adamw", &optimizer), AB_OK);
+    const ab_update_kind kind = ab_optimizer_device_kind(optimizer);
+    const ab_update_row row = ab_optimizer_device_row(kind, &optimizer->defaults, 1);
+    parameter *apart = calloc(PARAMETERS, sizeof *apart), *together = calloc(PARAMETERS, sizeof *together);
+    ab_update_item item[PARAMETERS];
+    assert_true(apart && together);
+    for (uint32_t i = 0; i < PARAMETERS; i++) {
+        parameter *const pair[] = {&apart[i], &together[i]};
+        for (int k = 0; k < 2; k++) {
+            shape_tensors(pair[k], &s, counts[i % AB_COUNT_OF(counts)]);
+            fill(&pair[k]->tensor[WEIGHT], 2 * i, 1.0f);
+            fill(&pair[k]->tensor[GRAD], 2 * i + 1, 30.0f);
+        }
+        update_apart(&apart[i], optimizer, &optimizer->defaults, &s, 1);
+        item[i] = item_of(&together[i], optimizer, &s);
+    }
+    assert_int_equal(ab_parallel_start(3), AB_OK);
+    assert_int_equal(ab_backend_cpu.update(item, PARAMETERS, (int)kind, &row), AB_OK);
+    ab_parallel_stop();
+    for (int i = 0; i < PARAMETERS; i++)
+        assert_memory_equal(apart[i].memory, together[i].memory, sizeof apart[i].memory);
+    free(apart);
+    free(together);
+}
+
 /* Norms of the whole parameter come first: the host's own loop. */
 static void a_step_that_needs_norms_is_left_to_the_host(void **state) {
     (void)state;
@@ -141,6 +180,7 @@ static void a_step_that_needs_norms_is_left_to_the_host(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates_have_the_bits_of_separate_passes),
+        cmocka_unit_test(parameters_are_updated_together_as_one_by_one),
         cmocka_unit_test(a_step_that_needs_norms_is_left_to_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

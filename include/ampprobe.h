@@ -141,6 +141,7 @@ AMPPROBE_API const char *ampprobe_error(void);
  *   "accumulation"      micro-batches a step
  *   "clip_norm"         the limit of the gradients' norm, if they are clipped
  *   "framework", "framework_version", "language"   texts
+ *   "loss_from"         what gave the losses, for people: probe.sources of the document says it
  *   "groups"            array, one object a group: {"optimizer": "sgd"|"adam"|"adamw"|..., "lr", "momentum",
  *                       "dampening", "nesterov", "beta1", "beta2", "eps", "weight_decay", "fused",
  *                       "since": the group's step at which this optimizer came in place of another}

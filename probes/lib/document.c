@@ -623,6 +623,68 @@ static void print_missing(const printer *d) {
     d->sink->end(d->sink);
 }
 
+/* ---- where numbers come from ----------------------------------------------------------------- */
+
+static void print_source(const printer *d, const char *quantity, int64_t steps, const char *from) {
+    if (steps == 0) return;
+    d->sink->begin_object(d->sink, NULL);
+    d->sink->text(d->sink, "quantity", quantity);
+    d->sink->text(d->sink, "from", from);
+    d->sink->integer(d->sink, "steps", steps);
+    d->sink->end(d->sink);
+}
+
+/* A step's row is that of what decided it (ab_lib_skipped), so the rows add up to all steps. */
+static void print_skip_sources(const printer *d) {
+    const ab_lib_group *g = &d->course->group[0];
+    print_source(d, "skipped", g->checked, "the caller's finite check (found_inf)");
+    print_source(d, "skipped", g->called, "whether the optimizer made the step");
+    print_source(d, "skipped", g->steps - g->checked - g->called - g->unknown,
+                 "the probe's own finite check of all gradients");
+    print_source(d, "skipped", g->unknown, "not known");
+}
+
+static void print_gradient_source(const printer *d) {
+    const int64_t scaled = d->course->group[0].scaled;
+    int64_t counted = 0, values = 0;
+    char text[128];
+    for (int32_t i = 0; i < d->p->tensors; i++) {
+        const ab_lib_tensor *t = d->p->tensor[i];
+        if (t->slot != AMPPROBE_WEIGHT_GRADIENT) continue;
+        counted += t->history.total.count;
+        values += t->values;
+    }
+    ab_text_show(text, sizeof text, "parameters' gradients before they are unscaled, %s the loss scale: %s",
+                 scaled == 0                          ? "without"
+                 : scaled < d->course->group[0].steps ? "some times"
+                                                      : "times",
+                 counted < values ? "a sample" : "all values");
+    print_source(d, "gradients", d->course->probed[AB_LIB_GRADIENTS], text);
+}
+
+static int64_t rated_steps(const ab_lib_steps *s) {
+    int64_t steps = 0;
+    for (int64_t i = 0; i < s->rates; i++) steps += s->rated[i];
+    return steps;
+}
+
+static void print_sources(const printer *d) {
+    const ab_lib_course *c = d->course;
+    char *loss = ab_lib_config_text(&d->p->config, AB_LIB_KEY_loss_from);
+    d->sink->begin_array(d->sink, "sources");
+    print_source(d, "loss", c->steps.known_losses, loss ? loss : "the caller");
+    free(loss);
+    print_source(d, "scale", c->group[0].scaled, "the loss scaler, before and after the step");
+    print_skip_sources(d);
+    print_source(d, "learning_rate", rated_steps(&c->steps),
+                 "the caller, of the optimizer's first group of parameters");
+    print_gradient_source(d);
+    print_source(d, "layers", c->probed[AB_LIB_LAYERS], "outputs of layers and their gradients: all values");
+    print_source(d, "weights", c->probed[AB_LIB_AFTER],
+                 "weights and optimizer state after the step; updates from at most 1,024 values a parameter");
+    d->sink->end(d->sink);
+}
+
 static void print_group(const printer *d, const ab_lib_group *g, const ab_lib_optimizer *o) {
     ab_probe_sink *s = d->sink;
     s->begin_object(s, NULL);
@@ -716,6 +778,7 @@ static void print_own(printer *d) {
     print_overflows(d);
     print_skipped_tensors(d);
     print_missing(d);
+    print_sources(d);
     ab_lib_facts_print(d->p, s);
     print_about(d);
     s->end(s);

@@ -115,7 +115,8 @@ enum {
 /* The optimizer steps of one group. Plain. */
 typedef struct ab_lib_group {
     int64_t steps, skipped, first_skipped, unknown; /* unknown: neither found_inf nor stepped was known */
-    int64_t exact_overflows, silent_skips;          /* silent: only the probe's own finite check says so */
+    int64_t checked, called; /* steps whose found_inf was given; of the others, those whose stepped was */
+    int64_t exact_overflows, silent_skips; /* silent: only the probe's own finite check says so */
     int64_t clipped_scaled, schedule_on_skip, clipped, normed, micro_batches;
     int64_t first_caller_step, last_caller_step;
     double lr, first_lr, norm_largest, norm_last, clip_norm, clip_share;

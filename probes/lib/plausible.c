@@ -33,9 +33,9 @@ static bool is_column_good(const ab_columns *c) {
 }
 
 static bool is_group_good(const ab_lib_group *g) {
-    const int64_t n[] = {g->steps,          g->skipped,          g->unknown, g->exact_overflows,
-                         g->silent_skips,   g->clipped,          g->normed,  g->micro_batches,
-                         g->clipped_scaled, g->schedule_on_skip, g->scaled};
+    const int64_t n[] = {g->steps,   g->skipped, g->unknown,       g->exact_overflows, g->silent_skips,
+                         g->clipped, g->normed,  g->micro_batches, g->clipped_scaled,  g->schedule_on_skip,
+                         g->scaled,  g->checked, g->called};
     return are_counts(n, AB_COUNT_OF(n), most_of_run) && is_step(g->first_skipped);
 }
 

@@ -167,6 +167,8 @@ static void add_group(ab_lib_group *g, const ab_lib_step *about) {
     const bool skipped = ab_lib_skipped(about);
     if (skipped && g->skipped++ == 0) g->first_skipped = g->steps;
     g->unknown += f->stepped < 0 && f->found_inf < 0 && !about->exact;
+    g->checked += f->found_inf >= 0;
+    g->called += f->found_inf < 0 && f->stepped >= 0;
     g->exact_overflows += about->exact && about->nonfinite > 0;
     g->silent_skips += skipped && f->stepped < 0 && f->found_inf < 0;
     g->schedule_on_skip += skipped && (f->flags & AMPPROBE_SCHEDULE_ON_SKIP);

@@ -481,7 +481,7 @@ class Group:
     @guarded
     def _closure_returned(self, result: Any) -> None:
         if not self.counted:
-            if self.probe.losses == 0:
+            if not self.probe.has_loss():
                 self.probe.saw_loss(None, result)
             self.probe.freeze_loss()
             self._count()

@@ -33,6 +33,7 @@ class Probe:
         self.clip_told = False
         self.expects_scaler = scaler is not None and scaler.is_enabled()
         self.losses = 0
+        self.loss_sources: list[str] = []  # what gave losses so far
         self._loss_sum: Optional[float] = None
         self._last_loss: Optional[float] = None
         self._loss_taken = False
@@ -230,7 +231,7 @@ class Probe:
             self.penalty.loss(outputs)
             if self.look.on and self.expects_scaler:
                 self.look.scaled(scale_of(scaler))
-        self._add_loss(outputs, 1.0)
+        self._add_loss(outputs, 1.0, "the optimizer's closure" if scaler is None else "GradScaler.scale")
 
     @guarded
     def scaled(self, scaler: Any, outputs: Any, result: Any) -> None:
@@ -262,7 +263,7 @@ class Probe:
         if self._awaits_backward:
             self._awaits_backward -= 1
         else:
-            self._add_loss(tensors, self.groups[0].loss_divisor())
+            self._add_loss(tensors, self.groups[0].loss_divisor(), "torch.autograd.backward")
         if not self._loss_frozen:
             self.micro_batches += 1
 
@@ -316,14 +317,24 @@ class Probe:
     def leave_out(self, loss: Optional[float]) -> None:
         """A step that no backward pass belongs to."""
         if loss is not None:
-            self._add_loss(loss, 1.0)
+            self._add_loss(loss, 1.0, "a forward pass")
         self.groups[0].finish()
 
     def freeze_loss(self) -> None:
         """The loss of this step is known: later evaluations of its closure do not count."""
         self._loss_frozen = True
 
-    def _add_loss(self, outputs: Any, divisor: float) -> None:
+    def has_loss(self) -> bool:
+        """Whether the step that runs has given a loss."""
+        return self.losses > 0 and not self._loss_taken
+
+    def _loss_from(self, source: str) -> None:
+        """A loss was given by this."""
+        if source not in self.loss_sources:
+            self.loss_sources.append(source)
+            self.record.set("loss_from", ", ".join(self.loss_sources))
+
+    def _add_loss(self, outputs: Any, divisor: float, source: str) -> None:
         if self._loss_frozen:
             return
         if self.look.on:
@@ -333,6 +344,7 @@ class Probe:
             self._loss_sum, self.losses, self.micro_batches = None, 0, 0
         value = self.value_of(outputs)
         if value is not None:
+            self._loss_from(source)
             value /= divisor
             self._loss_sum = value if self._loss_sum is None else self._loss_sum + value
             self.losses += 1
@@ -353,6 +365,7 @@ class Probe:
         """The sum of the losses since the last step: what the gradients are the gradient of."""
         grads, self._grads = self._grads, []
         if grads and (self._loss_taken or not self.losses) and None not in grads:
+            self._loss_from("torch.autograd.grad")
             self._loss_sum, self.losses, self.micro_batches = sum(grads), len(grads), len(grads)
             self.may_be_quiet = False
         self._loss_taken = True
@@ -520,7 +533,7 @@ class Probe:
     def loss(self, value: Any) -> None:
         """Gives the loss of this step, where it does not go through torch.autograd.backward."""
         self.quiet.end()
-        self._add_loss(value, 1.0)
+        self._add_loss(value, 1.0, "probe.loss")
 
     def step(self, closure: Any) -> "_replay.Step":
         """A context round one step; `closure` computes its loss again (see _replay)."""

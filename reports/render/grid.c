@@ -567,6 +567,20 @@ static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
     return AB_OK;
 }
 
+/* Says of a probe's record where its numbers come from. */
+static ab_status add_sources(const cJSON *document, ab_grid *grid) {
+    char from[AB_GRID_LINE - 64], quantity[32];
+    const cJSON *source;
+    cJSON_ArrayForEach(source, ab_json_at(document, "probe.sources")) {
+        const double steps = ab_json_number(source, "steps", 0);
+        ab_text_clean(quantity, sizeof quantity, ab_json_text(source, "quantity", ""));
+        ab_text_clean(from, sizeof from, ab_json_text(source, "from", ""));
+        AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN, "%s of %.0f step%s: %s", quantity, steps,
+                        steps == 1 ? "" : "s", from));
+    }
+    return AB_OK;
+}
+
 /* Adds in full the messages that the table has to shorten. */
 static ab_status add_long_messages(ab_grid *grid) {
     char label[LABEL_TEXT];
@@ -745,7 +759,8 @@ static ab_status add_notes(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_timing_notes(document, grid));
     AB_TRY(add_about(grid, &nondeterministic, AB_TONE_BAD,
                      "not deterministic: the losses differ between rounds", &grid->notes));
-    return add_warnings(document, grid);
+    AB_TRY(add_warnings(document, grid));
+    return add_sources(document, grid);
 }
 
 /* Appends a floor without its sign. */

@@ -56,6 +56,57 @@ class Records(unittest.TestCase):
         with open(self.path, encoding="utf-8") as file:
             return json.load(file)
 
+    def sources(self, loop):
+        """What a loop's record says of where its numbers come from: quantity and text -> steps."""
+        torch.manual_seed(3)
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        with ampprobe.attach(model, optimizer, out=self.path) as probe:
+            for step in range(12):
+                optimizer.zero_grad()
+                loop(optimizer, lambda: model(torch.ones(4, 8)).float().square().mean(), probe)
+        found = self.read()["probe"]["sources"]
+        return {(row["quantity"], row["from"]): row["steps"] for row in found}
+
+    def test_sources_are_those_of_the_loop(self):
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+
+        def scaled(optimizer, loss, probe):
+            scaler.scale(loss()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+        def plain(optimizer, loss, probe):
+            loss().backward()
+            optimizer.step()
+
+        def closed(optimizer, loss, probe):
+            def closure():
+                with torch.no_grad():
+                    value = loss()
+                for group in optimizer.param_groups:
+                    for parameter in group["params"]:
+                        parameter.grad = torch.ones_like(parameter)
+                return value
+
+            optimizer.step(closure)
+
+        check, call = "the caller's finite check (found_inf)", "whether the optimizer made the step"
+        for loop, loss, decided in (
+            (scaled, "GradScaler.scale", check),
+            (plain, "torch.autograd.backward", call),
+            (closed, "the optimizer's closure", call),
+        ):
+            with self.subTest(loop.__name__):
+                found = self.sources(loop)
+                self.assertEqual([key for key in found if key[0] == "loss"], [("loss", loss)])
+                self.assertEqual([key for key in found if key[0] == "skipped"], [("skipped", decided)])
+                self.assertEqual(found["loss", loss], 12)
+                self.assertEqual(found["skipped", decided], 12)
+                self.assertEqual(any(key[0] == "scale" for key in found), loop is scaled)
+                text = "times" if loop is scaled else "without"
+                self.assertTrue(any(text in key[1] for key in found if key[0] == "gradients"))
+
     def test_counts_equal_those_of_the_gradients(self):
         for name, options in {
             "fp16": {},

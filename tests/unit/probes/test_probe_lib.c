@@ -1007,6 +1007,62 @@ static void many_steps_need_no_more_room(void **state) {
     cJSON_Delete(document);
 }
 
+/* The steps of a source whose text begins so; -1: there is none. */
+static int64_t source_steps(const cJSON *document, const char *quantity, const char *from) {
+    const cJSON *source;
+    cJSON_ArrayForEach(source, ab_json_at(document, "probe.sources")) {
+        if (strcmp(ab_json_text(source, "quantity", ""), quantity) == 0 &&
+            strncmp(ab_json_text(source, "from", ""), from, strlen(from)) == 0)
+            return (int64_t)ab_json_number(source, "steps", 0);
+    }
+    return -1;
+}
+
+static void sources_are_those_of_every_step(void **state) {
+    float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    ampprobe *p = pl_open(NULL);
+    const int32_t id = begin_of(p);
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        ampprobe_tensor t = pl_gradient(id, values, 8);
+        ampprobe_step_facts f = pl_facts(i);
+        f.found_inf = i < 4 ? 0 : -1, f.stepped = i < 7 ? 1 : -1;
+        f.flags = (i < 3 ? AMPPROBE_HAS_SCALE : 0u) | (i < 6 ? AMPPROBE_HAS_LOSS : 0u) |
+                  (i < 5 ? AMPPROBE_HAS_LR : 0u);
+        f.scale_before = f.scale_after = 2, f.loss = 1, f.lr = 0.5, f.seconds = 0.5;
+        if (i < 8) assert_int_equal(ampprobe_gradients(p, 0, &t, 1, AMPPROBE_ALL, NULL), AMPPROBE_OK);
+        assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    }
+    cJSON *document = pl_close(p);
+    assert_int_equal(source_steps(document, "loss", "the caller"), 6);
+    assert_int_equal(source_steps(document, "scale", "the loss scaler"), 3);
+    assert_int_equal(source_steps(document, "learning_rate", ""), 5);
+    assert_int_equal(source_steps(document, "skipped", "the caller's finite check"), 4);
+    assert_int_equal(source_steps(document, "skipped", "whether the optimizer"), 3);
+    assert_int_equal(source_steps(document, "skipped", "the probe's own"), 1);
+    assert_int_equal(source_steps(document, "skipped", "not known"), 2);
+    assert_int_equal(
+        source_steps(document, "gradients",
+                     "parameters' gradients before they are unscaled, some times the loss scale: all"),
+        8);
+    assert_int_equal(source_steps(document, "layers", ""), -1);
+    assert_int_equal(source_steps(document, "weights", ""), -1);
+    cJSON_Delete(document);
+}
+
+static void a_source_is_what_the_caller_named(void **state) {
+    ampprobe *p = pl_open("{\"loss_from\": \"closure\"}");
+    ampprobe_step_facts f = pl_facts(0);
+    (void)state;
+    f.flags = AMPPROBE_HAS_LOSS, f.loss = 1, f.seconds = 0.5;
+    assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    assert_int_equal(ampprobe_set(p, "loss_from", "\"scale, closure\""), AMPPROBE_OK);
+    cJSON *document = pl_close(p);
+    assert_int_equal(source_steps(document, "loss", "scale, closure"), 1);
+    assert_int_equal(source_steps(document, "scale", ""), -1);
+    cJSON_Delete(document);
+}
+
 /* What the probe holds more after a tensor of one value was shown in a role. */
 static int64_t room_of(ampprobe *p, int32_t id, int32_t role) {
     float value = 1;
@@ -1057,6 +1113,8 @@ int main(void) {
         cmocka_unit_test(a_full_disk_turns_the_probe_off),
         cmocka_unit_test(rates_are_kept_as_means_over_as_many_steps_as_need_be),
         cmocka_unit_test(many_steps_need_no_more_room),
+        cmocka_unit_test(sources_are_those_of_every_step),
+        cmocka_unit_test(a_source_is_what_the_caller_named),
         cmocka_unit_test(weights_and_states_take_no_room_for_what_only_gradients_have),
     };
     ab_observed_set_newer(ab_lib_record_text);

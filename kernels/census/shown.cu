@@ -26,15 +26,21 @@ struct shown_table {
     unsigned long long nonfinite;
 };
 
-// Runs on one GPU while it exists.
+// Runs on one GPU while it exists. The program may be recording another stream as a graph: then calls that
+// wait or allocate are refused, and end the recording, unless the thread says that it knows.
 struct on_device {
     int before = 0;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaError_t code;
     explicit on_device(int device) {
-        code = cudaGetDevice(&before);
+        code = cudaThreadExchangeStreamCaptureMode(&mode);
+        if (code == cudaSuccess) code = cudaGetDevice(&before);
         if (code == cudaSuccess && device != before) code = cudaSetDevice(device);
     }
-    ~on_device() { (void)cudaSetDevice(before); }
+    ~on_device() {
+        (void)cudaSetDevice(before);
+        (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    }
 };
 } // namespace
 

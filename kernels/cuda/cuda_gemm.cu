@@ -1,8 +1,8 @@
 // Products: see cuda_gemm.cuh. Row-major matrices are column-major ones transposed: c^T = op(b)^T op(a)^T.
 //
-// The library's algorithm is the first that the heuristic returns for the shape, so that a shape always gives
-// the same bits; partial sums of split products are fp32, never the output's format. fp32 products are
-// IEEE unless TF32 is enabled for the run.
+// The library's algorithm is the first that the heuristic returns for the shape, or the one of a given place,
+// so that a shape always gives the same bits; partial sums of split products are fp32, never the output's
+// format. fp32 products are IEEE unless TF32 is enabled for the run.
 #include "kernels/core/text.h"
 #include "kernels/cuda/cuda_gemm.cuh"
 
@@ -101,25 +101,27 @@ static ab_status set_preference(cublasLtMatmulPreference_t preference) {
     return AB_OK;
 }
 
-// *found is set to 0 if the library does not support the shape.
+// *found is set to 0 if the library does not support the shape, or has no algorithm in that place.
 static ab_status ask(ab_cuda_gemm_plan *p, int *found) {
     cublasLtMatmulPreference_t preference = nullptr;
-    cublasLtMatmulHeuristicResult_t result = {};
+    cublasLtMatmulHeuristicResult_t results[AB_CUDA_GEMM_CHOICES] = {};
+    const int place = p->shape.choice;
     *found = 0;
     AB_BLAS_TRY(cublasLtMatmulPreferenceCreate(&preference));
     ab_status status = set_preference(preference);
     if (status == AB_OK) {
-        cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(ab_cuda_context()->blas, p->matmul, p->b, p->a,
-                                                             p->c, p->c, preference, 1, &result, found);
+        cublasStatus_t code =
+            cublasLtMatmulAlgoGetHeuristic(ab_cuda_context()->blas, p->matmul, p->b, p->a, p->c, p->c,
+                                           preference, place + 1, results, found);
         if (code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE)
             *found = 0;
         else
             status = ab_cuda_check_blas(code, "cublasLtMatmulAlgoGetHeuristic");
     }
     (void)cublasLtMatmulPreferenceDestroy(preference);
-    if (status != AB_OK || *found < 1 || result.state != CUBLAS_STATUS_SUCCESS) *found = 0;
-    p->algorithm = result.algo;
-    p->workspace_bytes = result.workspaceSize;
+    if (status != AB_OK || *found <= place || results[place].state != CUBLAS_STATUS_SUCCESS) *found = 0;
+    p->algorithm = results[place].algo;
+    p->workspace_bytes = results[place].workspaceSize;
     return status;
 }
 

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/cuda_ops.cuh"
 
+enum { AB_CUDA_GEMM_CHOICES = 4 }; // algorithms asked of the library for a shape, at most
+
 // c [rows, columns] = alpha op(a) op(b) + beta c for `batch` items, row-major; a transposed operand is stored
 // as its transpose. Steps are strides between items, in elements. Both operands have the same type; the
 // result type may differ.
@@ -15,6 +17,7 @@ struct ab_cuda_gemm {
     int type, type_c; // ab_element_type
     bool tf32, bias;  // bias: one value per column, in the result's type, added before rounding
     bool relu;        // of the result, before rounding
+    int choice;       // which of the library's algorithms for the shape: 0 is its first
 };
 
 // A product of dense operands, one item.
@@ -30,7 +33,7 @@ struct ab_cuda_gemm_plan {
     char text[80];
 };
 
-// *plan stays null if the library does not support the shape.
+// *plan stays null if the library does not support the shape, or has fewer algorithms than `choice` asks.
 ab_status ab_cuda_gemm_make(const ab_cuda_gemm *shape, ab_cuda_gemm_plan **plan);
 // The same product by the same algorithm, with relu; *plan stays null if the library does not support it.
 ab_status ab_cuda_gemm_with_relu(const ab_cuda_gemm_plan *plain, ab_cuda_gemm_plan **plan);

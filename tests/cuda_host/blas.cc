@@ -293,6 +293,12 @@ struct scalars {
     float alpha, beta;
 };
 
+static double rounded(int type, double x) {
+    uint32_t room = 0;
+    ab_store(&room, type, 0, static_cast<float>(x));
+    return static_cast<double>(ab_load(&room, type, 0));
+}
+
 static void multiply_item(const product &p, int64_t item, scalars s, const void *a, const void *b,
                           const void *c, void *d) {
     bool tf32 = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -314,8 +320,10 @@ static void multiply_item(const product &p, int64_t item, scalars s, const void 
             sum *= static_cast<double>(s.alpha);
             if (s.beta != 0.0f)
                 sum += static_cast<double>(s.beta) * static_cast<double>(ab_load(from, type, m));
-            if (p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS)
+            if (p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS) {
+                if (emulated::options().bias_rounds_twice) sum = rounded(type, sum);
                 sum += static_cast<double>(ab_load(p.desc.bias, type, m));
+            }
             if (p.desc.epilogue & CUBLASLT_EPILOGUE_RELU) sum = relu(sum);
             ab_store(to, type, m, static_cast<float>(sum));
         }

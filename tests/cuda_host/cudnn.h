@@ -113,7 +113,5 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
                                              size_t workspace_bytes, const void *beta,
                                              cudnnFilterDescriptor_t dw_as, void *dw);
-cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t bias_as,
-                             const void *bias, const void *beta, cudnnTensorDescriptor_t y_as, void *y);
 
 #endif

@@ -416,21 +416,3 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
     });
     return CUDNN_STATUS_SUCCESS;
 }
-
-cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t bias_as,
-                             const void *bias_at, const void *beta, cudnnTensorDescriptor_t y_as,
-                             void *y_at) {
-    if (!is_set(bias_as, "the bias") || !is_set(y_as, "y")) return CUDNN_STATUS_BAD_PARAM;
-    if (*static_cast<const float *>(alpha) != 1.0f || *static_cast<const float *>(beta) != 1.0f)
-        mistake("cuDNN: only a bias that is added with factors 1 is emulated");
-    emulated_tensor b = *bias_as, t = *y_as;
-    if (b.c != t.c || b.n * b.h * b.w != 1 || b.type != t.type) mistake("cuDNN: the bias does not fit y");
-    emulated::enqueue(handle->stream, [=] {
-        array bias = tensor_of(b, bias_at), y = tensor_of(t, y_at);
-        read(&bias, "cudnnAddTensor, bias");
-        read(&y, "cudnnAddTensor, y");
-        for (size_t i = 0; i < y.count; i++) y.value[i] += bias.value[i % bias.count];
-        store(y, "cudnnAddTensor, y");
-    });
-    return CUDNN_STATUS_SUCCESS;
-}

@@ -22,7 +22,8 @@ struct settings {
     size_t memory;  // bytes of the device
     int processors; // multiprocessors
     int devices;
-    bool relu_drops_nan; // of cuBLASLt's epilogue
+    bool relu_drops_nan;    // of cuBLASLt's epilogue
+    bool bias_rounds_twice; // its bias is added to the rounded product
 };
 settings &options();
 

@@ -73,6 +73,8 @@ if [ "$which" = all ]; then
     shown=kernels/census/shown.cu
     plant wrong-sample $shown 's/ \* t.every + t.turn)/ * t.every)/' $shown test_gpu_shown
     plant wrong-block $shown 's/.first_block <= b)/.first_block < b)/' $shown test_gpu_shown
+    plant waits-in-a-recording $shown 's/= cudaStreamCaptureModeRelaxed/= cudaStreamCaptureModeGlobal/' \
+        $shown test_gpu_shown
     plant no-wait-for-results $shown '/cudaEventSynchronize(shown->done)/d' $shown test_gpu_shown
 fi
 if [ "$which" = libraries ]; then

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include <deque>
+#include <utility>
 #include <vector>
 
 typedef std::function<void()> work;
@@ -20,6 +21,7 @@ struct emulated_graph_exec {
 };
 struct emulated_stream {
     std::deque<work> queue;
+    bool blocking;            // the legacy stream and it wait for each other
     emulated_graph *captured; // not nullptr: work is recorded, not run
 };
 struct emulated_event {
@@ -47,14 +49,16 @@ static void read_setting(settings *s, const char *key, const char *value) {
         s->processors = atoi(value);
     else if (strcmp(key, "relu") == 0)
         s->relu_drops_nan = strcmp(value, "drops_nan") == 0;
+    else if (strcmp(key, "bias") == 0)
+        s->bias_rounds_twice = strcmp(value, "rounds_twice") == 0;
     else
-        mistake("AMPBENCH_EMULATED has no '%s', only order, seed, streams, checks, devices, processors and "
-                "relu",
+        mistake("AMPBENCH_EMULATED has no '%s', only order, seed, streams, checks, devices, processors, relu "
+                "and bias",
                 key);
 }
 
 static settings read_settings() {
-    settings s = {SHUFFLED, 1, true, true, size_t(2) << 30, 2, 1, false};
+    settings s = {SHUFFLED, 1, true, true, size_t(2) << 30, 2, 1, false, false};
     const char *text = getenv("AMPBENCH_EMULATED");
     char copy[256];
     snprintf(copy, sizeof copy, "%s", text ? text : "");
@@ -133,17 +137,22 @@ using emulated::enqueue;
 using emulated::real;
 using emulated::result;
 
+// How the thread wants to be kept from what could spoil a recording.
+static thread_local cudaStreamCaptureMode interaction = cudaStreamCaptureModeGlobal;
+
+// Whether a call that waits or allocates is refused, as a stream is being recorded.
 static bool refuse_capture(const char *what) {
     for (emulated_stream *stream : emulated::streams)
-        if (stream->captured) {
+        if (stream->captured && interaction != cudaStreamCaptureModeRelaxed) {
             emulated::mistake("%s while a graph is recorded", what);
             return true;
         }
     return false;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
     *stream = new emulated_stream();
+    (*stream)->blocking = flags != cudaStreamNonBlocking;
     emulated::streams.push_back(*stream);
     return cudaSuccess;
 }
@@ -281,6 +290,14 @@ extern "C" __attribute__((visibility("default"))) long long emulated_downloaded(
 long long emulated_downloaded() { return downloaded; }
 
 // For tests that stand in for another program: device memory with these bytes; work that waits on streams.
+// For tests: the stream that is being recorded.
+extern "C" __attribute__((visibility("default"))) void *emulated_recorded_stream();
+void *emulated_recorded_stream() {
+    for (emulated_stream *stream : emulated::streams)
+        if (stream->captured) return stream;
+    return nullptr;
+}
+
 extern "C" __attribute__((visibility("default"))) void *emulated_block(const void *bytes, size_t size);
 void *emulated_block(const void *bytes, size_t size) {
     void *block = nullptr;
@@ -398,6 +415,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    if (refuse_capture("cudaEventSynchronize")) return result(cudaErrorStreamCaptureUnsupported);
     run_until(event, event->asked);
     return cudaSuccess;
 }
@@ -424,10 +442,16 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     return cudaSuccess;
 }
 
-// Another stream's recording forbids the legacy stream, which waits for all.
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode) {
+    std::swap(interaction, *mode);
+    return cudaSuccess;
+}
+
+// The recording of a stream that the legacy stream waits for forbids the legacy stream.
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
     for (emulated_stream *other : emulated::streams)
-        if (stream == cudaStreamLegacy && other->captured) return result(cudaErrorStreamCaptureImplicit);
+        if (stream == cudaStreamLegacy && other->blocking && other->captured)
+            return result(cudaErrorStreamCaptureImplicit);
     *status = real(stream)->captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }

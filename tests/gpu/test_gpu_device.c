@@ -124,7 +124,9 @@ static void updates_are_the_formulas_bits(void **state) {
             float held[2] = {first[i], second[i]};
             ab_f_update(kind, row.value, grad[i], &weight[i], held);
         }
-        assert_memory_equal(found, weight, sizeof found);
+        for (int i = 0; i < N; i++) /* the bits of a NaN are the processor's own */
+            assert_true(ab_bits_of(found[i]) == ab_bits_of(weight[i]) ||
+                        (isnan(found[i]) && isnan(weight[i])));
         gpu->free(w.data), gpu->free(g.data), gpu->free(a.data), gpu->free(b.data);
     }
 }

@@ -121,6 +121,26 @@ class OnAGpu(unittest.TestCase):
         row = self.rows("activation", "activations")["shown.out"]
         self.check_row(row, values.cpu().flatten().repeat(row["count"] // values.numel()))
 
+    def test_a_step_that_is_recorded_as_a_graph_is_left_alone(self):
+        model = torch.nn.Linear(8, 8, device="cuda")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        inputs = torch.randn(4, 8, device="cuda")
+        model(inputs).sum().backward()
+        probe = ampprobe.attach(model, optimizer, out=self.path, every=1)
+        graph, outputs = torch.cuda.CUDAGraph(), None
+        with torch.cuda.graph(graph):
+            outputs = model(inputs)
+            outputs.sum().backward()
+            ampprobe.see("shown", outputs)
+            optimizer.step()
+        before = model.weight.detach().clone()
+        for _ in range(3):
+            graph.replay()
+        torch.cuda.synchronize()
+        self.assertFalse(torch.equal(before, model.weight))
+        probe.close()
+        self.assertIsNone(probe.reason)
+
     def test_a_tensor_of_torch_that_is_shown(self):
         values = torch.randn(1000, device="cuda").half()
         self.seen(values, values)

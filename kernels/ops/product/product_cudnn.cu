@@ -21,7 +21,7 @@ struct dnn_product {
     cudnnActivationDescriptor_t identity;
     int algorithm;
     bool fused; // bias and rounding in one call
-    bool tf32;  // what the chosen algorithm computes with
+    bool tf32;  // the chosen algorithm rounds operands to TF32
 };
 } // namespace
 
@@ -52,6 +52,23 @@ static void destroy(ab_cuda_product *base) {
 
 // ---- running ------------------------------------------------------------------------------------
 
+namespace {
+struct biased {
+    ab_span out, bias;
+    int64_t channels;
+    __device__ float operator()(int64_t i) const {
+        return ab_span_at(out, i) + ab_span_at(bias, i % channels);
+    }
+};
+} // namespace
+
+static ab_status add_bias(const dnn_product *p, const ab_cuda_operands *o) {
+    const ab_conv *c = &p->spec.conv;
+    const ab_span out = ab_cuda_span_of(o->out, p->spec.type);
+    biased f = {out, ab_cuda_span_of(o->bias, p->spec.type), c->out_channels};
+    return ab_launch_each(f, out, c->batch * c->window.out[0] * c->window.out[1] * c->out_channels, "biased");
+}
+
 static ab_status run_forward(dnn_product *p, const ab_cuda_operands *o) {
     const float one = 1.0f, zero = 0.0f;
     cudnnHandle_t dnn = ab_cuda_context()->dnn;
@@ -64,9 +81,7 @@ static ab_status run_forward(dnn_product *p, const ab_cuda_operands *o) {
                                  "cudnnConvolutionBiasActivationForward");
     AB_DNN_TRY(cudnnConvolutionForward(dnn, &one, p->in, o->in, p->weights, o->packed, p->conv, algorithm,
                                        o->workspace, p->base.workspace_bytes, &zero, p->out, o->out));
-    if (!p->spec.bias) return AB_OK;
-    return ab_cuda_check_dnn(cudnnAddTensor(dnn, &one, p->bias, o->bias, &one, p->out, o->out),
-                             "cudnnAddTensor");
+    return p->spec.bias ? add_bias(p, o) : AB_OK;
 }
 
 static ab_status run(ab_cuda_product *base, const ab_cuda_operands *o) {
@@ -175,35 +190,138 @@ static ab_status apply(dnn_product *p, const candidate *c) {
     p->algorithm = c->algorithm;
     p->base.workspace_bytes = c->workspace;
     if (p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32) return AB_OK; // keep FMA
-    p->tf32 = p->spec.type == AB_ELEMENT_F32 && c->math != CUDNN_FMA_MATH;
     return ab_cuda_check_dnn(cudnnSetConvolutionMathType(p->conv, c->math), "cudnnSetConvolutionMathType");
 }
 
-// Runs the product once on zeroed memory. Its operands share one region: zeros give zeros, in any order of
-// reads and writes.
-static ab_status try_out(dnn_product *p) {
-    const ab_conv *c = &p->spec.conv;
-    const ab_window *w = &c->window;
-    size_t size = element_bytes(p->spec.type), part[5];
-    part[0] = static_cast<size_t>(c->batch * w->in[0] * w->in[1] * w->channels) * size;
-    part[1] = static_cast<size_t>(c->batch * w->out[0] * w->out[1] * c->out_channels) * size;
-    part[2] =
-        static_cast<size_t>(c->out_channels * (w->channels / c->groups) * w->kernel[0] * w->kernel[1]) * size;
-    part[3] = static_cast<size_t>(c->out_channels) * size;
-    part[4] = p->base.workspace_bytes;
-    size_t most = 0;
-    for (int i = 0; i < 4; i++) most = ab_cuda_aligned(part[i]) > most ? ab_cuda_aligned(part[i]) : most;
+namespace {
+// Device memory of a trial: operands, and a second place for each.
+struct trial {
     void *memory;
-    AB_TRY(ab_cuda_take(most + part[4] + 256, &memory));
-    char *all = static_cast<char *>(memory);
-    ab_cuda_operands o = {all, all, all, all, all, all, all, all, all + most};
-    ab_status status =
-        ab_cuda_check(cudaMemsetAsync(memory, 0, most, ab_cuda_context()->stream), "cudaMemsetAsync");
-    if (status == AB_OK) status = run(&p->base, &o);
+    size_t bytes; // of the operands
+    ab_cuda_operands operands, others;
+};
+} // namespace
+
+static int64_t in_count(const ab_conv *c) {
+    return c->batch * c->window.in[0] * c->window.in[1] * c->window.channels;
+}
+
+static int64_t out_count(const ab_conv *c) {
+    return c->batch * c->window.out[0] * c->window.out[1] * c->out_channels;
+}
+
+static int64_t weight_count(const ab_conv *c) {
+    return c->out_channels * (c->window.channels / c->groups) * c->window.kernel[0] * c->window.kernel[1];
+}
+
+// The library refuses operands that overlap.
+static ab_status take_trial(const dnn_product *p, trial *t) {
+    const ab_conv *c = &p->spec.conv;
+    const int64_t count[] = {in_count(c), out_count(c), weight_count(c), c->out_channels};
+    size_t offset[5] = {0};
+    for (int i = 0; i < 4; i++)
+        offset[i + 1] =
+            offset[i] + ab_cuda_aligned(static_cast<size_t>(count[i]) * element_bytes(p->spec.type));
+    t->bytes = offset[4];
+    AB_TRY(ab_cuda_take(2 * t->bytes + p->base.workspace_bytes + 256, &t->memory));
+    char *all = static_cast<char *>(t->memory);
+    ab_cuda_operands *const both[] = {&t->operands, &t->others};
+    for (ab_cuda_operands *o : both) {
+        o->in = o->din = all;
+        o->out = all + offset[1];
+        o->dout = o->out;
+        o->weights = o->packed = o->dweight = all + offset[2];
+        o->bias = all + offset[3];
+        o->workspace = static_cast<char *>(t->memory) + 2 * t->bytes;
+        all += t->bytes;
+    }
+    return AB_OK;
+}
+
+static ab_status waited(ab_status status) {
     ab_status done = ab_cuda_check(cudaStreamSynchronize(ab_cuda_context()->stream), "trying a convolution");
-    ab_cuda_give_back(memory);
     return status == AB_OK ? done : status;
 }
+
+// Runs the product once on zeros.
+static ab_status try_out(dnn_product *p) {
+    trial t = {};
+    ab_status status = take_trial(p, &t);
+    if (status == AB_OK)
+        status = ab_cuda_check(cudaMemsetAsync(t.memory, 0, t.bytes, ab_cuda_context()->stream),
+                               "cudaMemsetAsync");
+    if (status == AB_OK) status = waited(run(&p->base, &t.operands));
+    ab_cuda_give_back(t.memory);
+    return status;
+}
+
+// ---- TF32 ---------------------------------------------------------------------------------------
+// Where TF32 is allowed, the library's math type does not say whether an algorithm uses it (seen: weight
+// gradients of math type 0 with IEEE's bits, cuDNN 9.19 on an H100). So the product of ones is computed
+// twice, once with 1 + 2^-12 for one operand, which is 1 in TF32: equal results are of rounded operands.
+
+namespace {
+struct constant {
+    float value;
+    __device__ float operator()(int64_t) const { return value; }
+};
+} // namespace
+
+__global__ static void compare(const uint32_t *a, const uint32_t *b, int64_t n, int32_t *differ) {
+    const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+        if (a[i] != b[i]) *differ = 1;
+}
+
+static ab_status run_of_ones(dnn_product *p, const ab_cuda_operands *o, size_t bytes, float other) {
+    const ab_conv *c = &p->spec.conv;
+    void *const varied = p->spec.kind == AB_PASS_BACKWARD_DATA ? o->weights : o->in;
+    constant ones = {1.0f}, others = {other};
+    AB_TRY(ab_launch_each(ones, ab_cuda_span_of(o->in, AB_ELEMENT_F32), static_cast<int64_t>(bytes / 4),
+                          "constant"));
+    AB_TRY(ab_launch_each(others, ab_cuda_span_of(varied, AB_ELEMENT_F32),
+                          varied == o->in ? in_count(c) : weight_count(c), "constant"));
+    return run(&p->base, o);
+}
+
+static ab_status compare_results(dnn_product *p, const trial *t, bool *same) {
+    const ab_conv *c = &p->spec.conv;
+    const bool forward = p->spec.kind == AB_PASS_FORWARD, data = p->spec.kind == AB_PASS_BACKWARD_DATA;
+    const ab_cuda_operands *a = &t->operands, *b = &t->others;
+    const int64_t n = forward ? out_count(c) : data ? in_count(c) : weight_count(c);
+    const void *left = forward ? a->out
+                       : data  ? a->din
+                               : a->dweight,
+               *right = forward ? b->out
+                        : data  ? b->din
+                                : b->dweight;
+    cudaStream_t stream = ab_cuda_context()->stream;
+    int32_t differ = 1;
+    void *flag;
+    AB_TRY(ab_cuda_kept(AB_CUDA_FLAG, sizeof differ, &flag));
+    AB_CUDA_TRY(cudaMemsetAsync(flag, 0, sizeof differ, stream));
+    AB_CUDA_LAUNCH(compare, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream,
+                   static_cast<const uint32_t *>(left), static_cast<const uint32_t *>(right), n,
+                   static_cast<int32_t *>(flag));
+    AB_TRY(ab_cuda_launched("compare"));
+    AB_CUDA_TRY(cudaMemcpyAsync(&differ, flag, sizeof differ, cudaMemcpyDeviceToHost, stream));
+    AB_CUDA_TRY(cudaStreamSynchronize(stream));
+    *same = differ == 0;
+    return AB_OK;
+}
+
+static ab_status find_tf32(dnn_product *p) {
+    if (p->spec.type != AB_ELEMENT_F32 || !p->spec.tf32) return AB_OK;
+    trial t = {};
+    ab_status status = take_trial(p, &t);
+    if (status == AB_OK) status = run_of_ones(p, &t.operands, t.bytes, 1.0f);
+    if (status == AB_OK) status = run_of_ones(p, &t.others, t.bytes, 1.0f + 0x1p-12f);
+    if (status == AB_OK) status = compare_results(p, &t, &p->tf32);
+    ab_cuda_give_back(t.memory);
+    return status;
+}
+
+// ---- the first that works -----------------------------------------------------------------------
 
 static ab_status choose(dnn_product *p, bool *found) {
     candidate list[CANDIDATES];
@@ -226,7 +344,8 @@ static ab_status choose(dnn_product *p, bool *found) {
 static ab_status set_up(dnn_product *p, bool *found) {
     AB_TRY(describe_tensors(p, data_type(p->spec.type)));
     AB_TRY(describe_convolution(p));
-    return choose(p, found);
+    AB_TRY(choose(p, found));
+    return *found ? find_tf32(p) : AB_OK;
 }
 
 static bool too_large(const ab_conv *c) {

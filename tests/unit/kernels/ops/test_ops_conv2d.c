@@ -327,6 +327,16 @@ static void same_finiteness(const op_run *r, const char *what, const ab_tensor *
                                                                     : "backward_weights"));
 }
 
+/* A gradient of infinity at output channel 0. cuDNN multiplies it by the zeros of the padding too (seen: 9.19
+ * on an H100), as it does for PyTorch: there all weights of that channel may be non-finite. */
+static void check_weight_gradient(const op_run *r, const expected *e) {
+    const int64_t count = ab_tensor_count(&r->dparam[0]), of_a_channel = count / e->shape.oc;
+    for (int64_t i = 0; i < count; i++) {
+        const bool may_be_nan = op_run_device && i < of_a_channel && !isfinite(oracle_get(&r->dparam[0], i));
+        if (!may_be_nan) same_finiteness(r, "dweight", &r->dparam[0], i, e->dweight.sum[i]);
+    }
+}
+
 /* An infinity in one pixel reaches exactly the outputs whose windows contain it. */
 static void infinities_stay_where_they_belong(void **state) {
     (void)state;
@@ -347,8 +357,7 @@ static void infinities_stay_where_they_belong(void **state) {
                 for (int64_t i = 0; i < e.out_count; i++) same_finiteness(&r, "out", &r.out, i, e.out.sum[i]);
                 for (int64_t i = 0; i < ab_tensor_count(&r.din[0]); i++)
                     same_finiteness(&r, "din", &r.din[0], i, e.din.sum[i]);
-                for (int64_t i = 0; i < ab_tensor_count(&r.dparam[0]); i++)
-                    same_finiteness(&r, "dweight", &r.dparam[0], i, e.dweight.sum[i]);
+                check_weight_gradient(&r, &e);
             }
             forget(&e);
             op_run_close(&r);

@@ -1,9 +1,9 @@
 """What ampprobe costs a PyTorch loop on a GPU: two copies of a network train in turns, one of them probed.
 
 Usage: peer_probe_cuda.py [SECONDS], with AMPPROBE_LIBRARY set; prints JSON. Blocks of STEPS steps alternate
-for SECONDS per row (default 12); the GPU is waited for at their ends. The ratio is the sum of the probed blocks'
-times over that of the plain ones; its error is the standard error over pairs of blocks. Rows that are not
-probed show what the method itself shows. The probe starts with the first block, so that its first, denser
+for SECONDS per row (default 12); the GPU is waited for at their ends. The ratio is the sum of the probed
+blocks' times over that of the plain ones; its error is the standard error over pairs of blocks. Rows that are
+not probed show what the method itself shows. The probe starts with the first block, so that its first, denser
 probed steps are in the ratio.
 """
 

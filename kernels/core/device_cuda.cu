@@ -1,8 +1,7 @@
 // The plugin's entry and the CUDA device's table: memory, copies, facts. Computation is in
 // kernels/cuda/backend/backend_cuda.cu.
 //
-// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines without one
-// (docs/decisions).
+// Host code only.
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/plugin.h"
 #include "kernels/core/text.h"

@@ -125,7 +125,19 @@ static ab_status ask(ab_cuda_gemm_plan *p, int *found) {
     return status;
 }
 
+// Where TF32 is allowed, the library may still choose an algorithm that does not round operands (seen on an
+// H100).
+static bool rounds_to_tf32(const ab_cuda_gemm_plan *p) {
+    uint64_t flags = 0;
+    size_t written = 0;
+    cublasStatus_t code = cublasLtMatmulAlgoCapGetAttribute(
+        &p->algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags, sizeof flags, &written);
+    return p->shape.tf32 && code == CUBLAS_STATUS_SUCCESS &&
+           (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32);
+}
+
 static void describe_algorithm(ab_cuda_gemm_plan *p) {
+    p->tf32 = rounds_to_tf32(p);
     int id = -1, tile = -1, stages = -1, split = 0;
     size_t written = 0;
     (void)cublasLtMatmulAlgoConfigGetAttribute(&p->algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id,
@@ -137,8 +149,7 @@ static void describe_algorithm(ab_cuda_gemm_plan *p) {
     (void)cublasLtMatmulAlgoConfigGetAttribute(&p->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split,
                                                sizeof split, &written);
     ab_text_show(p->text, sizeof p->text, "cublaslt:algo%d,tile%d,stages%d,split%d%s%s%s", id, tile, stages,
-                 split, p->shape.bias ? ",bias" : "", p->shape.relu ? ",relu" : "",
-                 p->shape.tf32 ? ",tf32" : "");
+                 split, p->shape.bias ? ",bias" : "", p->shape.relu ? ",relu" : "", p->tf32 ? ",tf32" : "");
 }
 
 namespace {

@@ -30,6 +30,7 @@ struct ab_cuda_gemm_plan {
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
+    bool tf32; // the algorithm rounds operands to TF32
     char text[80];
 };
 
@@ -43,7 +44,7 @@ ab_status ab_cuda_gemm_run(ab_cuda_gemm_plan *plan, const void *a, const void *b
 
 // Name of own kernels around products by `plan` (null: own products), for the record.
 static inline const char *ab_cuda_own_with(const ab_cuda_gemm_plan *plan) {
-    return !plan ? "cuda:own" : plan->shape.tf32 ? "cuda:own+cublaslt,tf32" : "cuda:own+cublaslt";
+    return !plan ? "cuda:own" : plan->tf32 ? "cuda:own+cublaslt,tf32" : "cuda:own+cublaslt";
 }
 
 // Our own tiled kernel. Item i of the result is a sum of products over j; the views of i and j give the

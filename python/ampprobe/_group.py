@@ -24,14 +24,15 @@ _SLOTS = {"momentum_buffer": 0, "exp_avg": 0, "exp_avg_sq": 1, "square_avg": 1, 
 
 
 def guarded(function: Callable) -> Callable:
-    """A method that runs inside the user's loop: it does nothing when the probe is off, and never raises.
+    """A method that runs inside the user's loop: it does nothing when the probe is off or while work is
+    recorded as a CUDA graph, which a read would end, and never raises.
 
     Its time is the probe's, but for calls of the library (in_library), which measures itself."""
 
     @functools.wraps(function)
     def wrapper(self: Any, *args: Any) -> Any:
         probe = self.probe
-        if probe.off:
+        if probe.off or probe.is_recorded():
             return None
         outer, started = probe.guards, perf_counter()
         probe.guards = True

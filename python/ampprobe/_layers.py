@@ -171,7 +171,7 @@ class Layers:
     def forward(self, name: str, module: Any, inputs: Any, output: Any) -> None:
         """A module's forward pass has returned."""
         probe = self.probe
-        if probe.off or not module.training:
+        if probe.off or not module.training or probe.is_recorded():
             return
         started = perf_counter()
         try:
@@ -224,7 +224,7 @@ class Layers:
     def gradient(self, label: str, name: str, kind: str, gradient: Any) -> None:
         """The gradient of an output; called from autograd's threads."""
         probe = self.probe
-        if probe.off or not self.on:
+        if probe.off or not self.on or probe.is_recorded():
             return
         started = perf_counter()
         try:

@@ -12,7 +12,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _facts, _layers, _layout, _look, _never, _origin, _others, _patches
+from . import _abi, _describe, _facts, _late, _layers, _layout, _look, _never, _origin, _others, _patches
 from . import _penalty, _plateau, _replay, _replicas, _untrained
 from ._foreign import ForeignGroup
 from ._frameworks import Framework
@@ -69,6 +69,7 @@ class Probe:
         self.penalty = _penalty.Penalty(self)
         self.plateaus = _plateau.Plateaus(self)
         self.quiet = Quiet(self, int(options.get("every") or 0))
+        self.on_device = False  # parameters are in a GPU's memory
         self.may_be_quiet = False
         self.groups = [
             (
@@ -105,6 +106,7 @@ class Probe:
     def _watch(self, group: Group, optimizer: Any) -> None:
         _patches.watch(group, optimizer)
         group.refresh()
+        self.on_device |= any(hasattr(p, "is_cuda") and _late.is_copied(p) for p in group.parameters)
         group.plan = self.record.plan(0)
         group.watch()
         if group.index == 0 and self._options.get("passes") is None:
@@ -354,6 +356,8 @@ class Probe:
 
     def value_of(self, outputs: Any) -> Optional[float]:
         """The value of a loss."""
+        if self.is_recorded():
+            return None
         if type(outputs) is not self.plain_type:
             return loss_value(outputs)
         try:  # what nearly every loop has
@@ -539,9 +543,16 @@ class Probe:
         """A context round one step; `closure` computes its loss again (see _replay)."""
         return _replay.Step(self, closure)
 
+    def is_recorded(self) -> bool:
+        """Whether the loop's work is being recorded as a CUDA graph: then nothing may be read."""
+        if not self.on_device or not _late.is_recorded():
+            return False
+        self.note("what was recorded as a CUDA graph is not seen, nor are the graph's replays")
+        return True
+
     def see(self, name: str, array: Any, role: str = "activation") -> None:
         """Shows one array of any framework; the step that ends next holds it."""
-        if not self.off:
+        if not self.off and not self.is_recorded():
             try:
                 self.quiet.hand_over()
                 see_array(self.record, name, array, role)

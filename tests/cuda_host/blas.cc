@@ -207,7 +207,8 @@ static uint64_t digest(const product &p) {
     return h;
 }
 
-enum { DIGEST, WORKSPACE, ALIGNMENT }; // places in an algorithm's data; alignments of A to D
+// Places in an algorithm's data; alignments of A to D; whether operands are rounded to TF32.
+enum { DIGEST, WORKSPACE, ALIGNMENT, TF32 = ALIGNMENT + 4 };
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -226,6 +227,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     results[0] = {};
     results[0].algo.data[DIGEST] = digest(p);
     results[0].algo.data[WORKSPACE] = workspace;
+    results[0].algo.data[TF32] = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     for (int i = 0; i < 4; i++) results[0].algo.data[ALIGNMENT + i] = preference->alignment[i];
     results[0].workspaceSize = workspace;
     results[0].state = CUBLAS_STATUS_SUCCESS;
@@ -243,6 +245,16 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
         return CUBLAS_STATUS_INVALID_VALUE;
     if (algo->data[DIGEST] != digest(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
     *result = {*algo, static_cast<size_t>(algo->data[WORKSPACE]), CUBLAS_STATUS_SUCCESS};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                 cublasLtMatmulAlgoCapAttributes_t, void *value, size_t bytes,
+                                                 size_t *written) {
+    const uint64_t flags = algo->data[TF32] ? CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32 : 0;
+    *written = sizeof flags;
+    if (bytes != sizeof flags) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &flags, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 

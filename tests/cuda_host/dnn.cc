@@ -344,6 +344,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha, c
                                       cudnnTensorDescriptor_t y_as, void *y) {
     convolution c;
     if (!make_convolution(x_as, w_as, conv, y_as, &c)) return CUDNN_STATUS_BAD_PARAM;
+    if (x == y) return CUDNN_STATUS_NOT_SUPPORTED; // as cuDNN 9.19 on an H100
     check_call(c, algorithm, workspace, bytes, alpha, beta);
     emulated::enqueue(handle->stream, [=] {
         emulated::memory_forget(workspace, bytes, "cuDNN forward, workspace");
@@ -365,6 +366,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     if (bias_as->c != c.y.c || bias_as->n * bias_as->h * bias_as->w != 1 || bias_as->type != c.y.type)
         mistake("cuDNN: the bias does not fit the result");
     if (activation->mode != CUDNN_ACTIVATION_IDENTITY) mistake("cuDNN: only the identity is emulated");
+    if (x == y) return CUDNN_STATUS_NOT_SUPPORTED; // as cuDNN 9.19 on an H100
     check_call(c, algorithm, workspace, bytes, alpha, beta);
     emulated::enqueue(handle->stream, [=] {
         emulated::memory_forget(workspace, bytes, "cuDNN forward, workspace");

@@ -122,6 +122,28 @@ class OnDevice(test_quiet.Quiet):
         self.assertEqual((words[9], words[10]), (0.0, 4.0))
         self.assertEqual((len(losses.waiting), losses.waiting[0][3].questions), (1, asked))
 
+    def test_what_is_recorded_is_not_seen(self):
+        for every_step in (True, False):
+            with self.subTest(every_step=every_step):
+                loud = _abi.PLAN_GRADIENTS | _abi.PLAN_LAYERS
+                Recorder.plans = staticmethod(lambda step: loud if every_step or step < 4 else 0)
+                loop = test_quiet.Loop()
+                loop.scaler.set_growth_interval(2000)
+                self.train(loop, 8)
+                seen = len(loop.probe.record.tensors)
+                _late.is_recorded = lambda: True
+                with Items() as items:
+                    self.train(loop, 3)
+                    loop.probe.see("shown", torch.ones(3))
+                _late.is_recorded = lambda: False
+                self.assertEqual(items.count, 3)  # the scaler's own, of the finite check
+                self.assertEqual(len(loop.probe.record.tensors), seen)
+                self.train(loop, 2)
+                loop.probe.close()
+                self.assertIsNone(loop.probe.reason)
+                said = [note for note in loop.probe.record.notes if "recorded as a CUDA graph" in note]
+                self.assertEqual(len(said), 1)
+
     def test_more_losses_than_there_is_room_for(self):
         words = [0.0] * 8
         losses = _late.Losses(words, 1, 2)

@@ -194,7 +194,7 @@ static ab_status apply(dnn_product *p, const candidate *c) {
 }
 
 namespace {
-// Device memory of a trial: operands, and a second place for each.
+// Device memory of a trial: operands, and for two runs a second place for each.
 struct trial {
     void *memory;
     size_t bytes; // of the operands
@@ -215,7 +215,7 @@ static int64_t weight_count(const ab_conv *c) {
 }
 
 // The library refuses operands that overlap.
-static ab_status take_trial(const dnn_product *p, trial *t) {
+static ab_status take_trial(const dnn_product *p, size_t runs, trial *t) {
     const ab_conv *c = &p->spec.conv;
     const int64_t count[] = {in_count(c), out_count(c), weight_count(c), c->out_channels};
     size_t offset[5] = {0};
@@ -223,16 +223,17 @@ static ab_status take_trial(const dnn_product *p, trial *t) {
         offset[i + 1] =
             offset[i] + ab_cuda_aligned(static_cast<size_t>(count[i]) * element_bytes(p->spec.type));
     t->bytes = offset[4];
-    AB_TRY(ab_cuda_take(2 * t->bytes + p->base.workspace_bytes + 256, &t->memory));
+    AB_TRY(ab_cuda_take(runs * t->bytes + p->base.workspace_bytes + 256, &t->memory));
     char *all = static_cast<char *>(t->memory);
     ab_cuda_operands *const both[] = {&t->operands, &t->others};
-    for (ab_cuda_operands *o : both) {
+    for (size_t i = 0; i < runs; i++) {
+        ab_cuda_operands *o = both[i];
         o->in = o->din = all;
         o->out = all + offset[1];
         o->dout = o->out;
         o->weights = o->packed = o->dweight = all + offset[2];
         o->bias = all + offset[3];
-        o->workspace = static_cast<char *>(t->memory) + 2 * t->bytes;
+        o->workspace = static_cast<char *>(t->memory) + runs * t->bytes;
         all += t->bytes;
     }
     return AB_OK;
@@ -246,7 +247,7 @@ static ab_status waited(ab_status status) {
 // Runs the product once on zeros.
 static ab_status try_out(dnn_product *p) {
     trial t = {};
-    ab_status status = take_trial(p, &t);
+    ab_status status = take_trial(p, 1, &t);
     if (status == AB_OK)
         status = ab_cuda_check(cudaMemsetAsync(t.memory, 0, t.bytes, ab_cuda_context()->stream),
                                "cudaMemsetAsync");
@@ -313,7 +314,7 @@ static ab_status compare_results(dnn_product *p, const trial *t, bool *same) {
 static ab_status find_tf32(dnn_product *p) {
     if (p->spec.type != AB_ELEMENT_F32 || !p->spec.tf32) return AB_OK;
     trial t = {};
-    ab_status status = take_trial(p, &t);
+    ab_status status = take_trial(p, 2, &t);
     if (status == AB_OK) status = run_of_ones(p, &t.operands, t.bytes, 1.0f);
     if (status == AB_OK) status = run_of_ones(p, &t.others, t.bytes, 1.0f + 0x1p-12f);
     if (status == AB_OK) status = compare_results(p, &t, &p->tf32);

@@ -18,7 +18,7 @@ typedef struct planter {
     void *probe;
     const char *target;
     float value;
-    bool backward, planted;
+    bool backward, planted, passed_on;
     int64_t at_step, step;
 } planter;
 
@@ -40,14 +40,21 @@ static bool put(const ab_tensor *tensor, float value) {
     return true;
 }
 
+/* A gradient that an addition passes on where it is: what is planted there is the op's input, too. */
+static bool is_passed_on(const ab_tensor *gradient, const ab_tensor *of_output) {
+    return gradient && of_output && gradient->data == of_output->data;
+}
+
 static void ran(void *context, const ab_op_run *run) {
     planter *p = context;
     bool here = strcmp(run->name, p->target) == 0 && run->backward == p->backward && p->step == p->at_step;
     if (here && !run->backward) p->planted = put(run->io->out, p->value);
     for (int i = 0; here && run->backward && !p->planted && i < AB_MAX_PARAMS; i++)
         p->planted = put(run->io->dparam[i], p->value);
-    for (int i = 0; here && run->backward && !p->planted && i < AB_MAX_INPUTS; i++)
-        p->planted = put(run->io->din[i], p->value);
+    for (int i = 0; here && run->backward && !p->planted && i < AB_MAX_INPUTS; i++) {
+        p->passed_on |= is_passed_on(run->io->din[i], run->io->dout);
+        p->planted = !p->passed_on && put(run->io->din[i], p->value);
+    }
     origin()->ran(p->probe, run);
 }
 
@@ -78,7 +85,8 @@ static cJSON *report_of(const ab_cell_config *config, planter *p, int steps) {
 
 static const cJSON *events_of(const cJSON *report) { return pt_get(pt_get(report, "origin"), "events"); }
 
-/* Exactly one event, at the op. False: the op writes nothing in this pass. */
+/* Exactly one event, at the op; none where it passes gradients on. False: the op writes nothing in this pass.
+ */
 static bool located(const ab_cell_config *config, const ab_net_op *op, bool backward, float value) {
     planter p = {.target = op->name, .value = value, .backward = backward, .at_step = 2};
     cJSON *report = report_of(config, &p, 3);
@@ -106,7 +114,7 @@ static bool located(const ab_cell_config *config, const ab_net_op *op, bool back
         assert_null(event);
     }
     cJSON_Delete(report);
-    return p.planted;
+    return p.planted || p.passed_on;
 }
 
 typedef struct tally {

@@ -155,16 +155,17 @@ static void no_tick(void *context, const ab_process *process) {
 
 /* Trains a few steps with a batch. *fits is false if it ran out of memory; other failures are errors. */
 static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
-    char size[32], steps[8], full[] = "0", spawned[32], fd[16], program[] = "ampbench", command[] = "worker";
-    char place[32], batch_name[] = "--batch", steps_name[] = "--steps", every[] = "10";
+    char size[32], steps[8], batch_name[] = "--batch", steps_name[] = "--steps";
+    const ab_worker_task task = {.cell = f->cell->id,
+                                 .place = f->cell->place,
+                                 .kind = AB_WORKER_TIMED,
+                                 .spawned_ns = ab_monotonic_ns(),
+                                 .data_fd = f->data_fd,
+                                 .every = 10};
+    ab_worker_words words;
+    ab_worker_write(&task, &words, f->argv);
     ab_text_exact(size, sizeof size, "%" PRId64, batch);
     ab_text_exact(steps, sizeof steps, "%d", (int)STEPS);
-    ab_text_exact(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
-    ab_text_exact(fd, sizeof fd, "%d", f->data_fd);
-    ab_text_exact(place, sizeof place, "%" PRId64, f->cell->place);
-    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)f->cell->id, place, full, spawned,
-                                  fd,      every};
-    memcpy(f->argv, task, sizeof task);
     char *last[] = {batch_name, size, steps_name, steps, NULL};
     memcpy(f->argv + f->words, last, sizeof last);
     ab_process_watch watch = {.tick = no_tick, .timeout_s = f->config.cell_timeout_s, .stop = &never};

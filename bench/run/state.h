@@ -26,7 +26,7 @@ typedef struct ab_run_state {
     int kept;                    /* processes in the journal */
     int64_t saved_ns, saving_ns; /* when the document was last written, and how long that took */
     char **worker_argv;          /* argv of a worker; the words of the task are set per process */
-    char task[6][32];            /* texts of those words */
+    ab_worker_words task;        /* texts of those words */
     char checkpoints[4096];      /* pattern of checkpoint files; "": none */
     ab_run_locks locks;
     int data_fd;

@@ -8,18 +8,15 @@
 #include "bench/timer/timer.h"
 #include "kernels/core/text.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind, int64_t steps) {
-    static char program[] = "ampbench", command[] = "worker";
-    const int64_t value[] = {cell->place, kind, ab_monotonic_ns(), r->data_fd, r->config.probe_every, steps};
-    char *words[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id};
-    for (size_t i = 0; i < AB_COUNT_OF(value); i++) {
-        ab_text_exact(r->task[i], sizeof r->task[i], "%" PRId64, value[i]);
-        words[3 + i] = r->task[i];
-    }
-    memcpy(r->worker_argv, words, sizeof words);
+    const ab_worker_task task = {.cell = cell->id,
+                                 .place = cell->place,
+                                 .kind = kind,
+                                 .spawned_ns = ab_monotonic_ns(),
+                                 .data_fd = r->data_fd,
+                                 .every = r->config.probe_every,
+                                 .steps = steps};
+    ab_worker_write(&task, &r->task, r->worker_argv);
 }
 
 ab_status ab_run_serve(void *context, bool ready, int64_t deadline_ns) {

@@ -14,6 +14,7 @@
 #include "bench/train/ranks/link.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/process_setup.h"
+#include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/ops/product/repairs.h"
 
@@ -539,6 +540,19 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     if (task->data_fd >= 0) config.data = NULL;
     ab_run_config_clear(&config);
     return status;
+}
+
+void ab_worker_write(const ab_worker_task *task, ab_worker_words *words, char **argv) {
+    static char program[] = "ampbench", command[] = "worker";
+    const int64_t value[] = {task->place,   task->kind,  task->spawned_ns,
+                             task->data_fd, task->every, task->steps};
+    argv[0] = program;
+    argv[1] = command;
+    argv[2] = (char *)(uintptr_t)task->cell;
+    for (size_t i = 0; i < AB_COUNT_OF(value); i++) {
+        ab_text_exact(words->text[i], sizeof words->text[i], "%" PRId64, value[i]);
+        argv[3 + i] = words->text[i];
+    }
 }
 
 ab_status ab_worker_main(int argc, char **argv) {

@@ -37,6 +37,15 @@ typedef enum ab_worker_kind {
 /* "ampbench", "worker", cell, place, kind, spawned_ns, data_fd, every, steps; then options */
 enum { AB_WORKER_ARGS = 9 };
 
+/* Texts of the numbers of a task. */
+typedef struct ab_worker_words {
+    char text[AB_WORKER_ARGS - 3][24];
+} ab_worker_words;
+
+/* The first AB_WORKER_ARGS words of a worker's command line for `task`; they point into `words` and at
+ * task->cell. */
+void ab_worker_write(const ab_worker_task *task, ab_worker_words *words, char **argv);
+
 /* The hidden subcommand `ampbench worker`. */
 ab_status ab_worker_main(int argc, char **argv);
 

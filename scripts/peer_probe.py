@@ -15,7 +15,7 @@ the numbers are right). Prints:
            first --steps steps, where it came so far: they are most frequent at first)
   long     the same of a run without end
 With --memory it measures nothing but memory, on a machine that may be busy: processes with and without the
-probe in turns (scripts/probe_memory.py), and prints:
+probe in turns (scripts/probe_memory.py), both of which give free memory back at once, and prints:
   peak     the most that a process without the probe had in memory: median
   probe    what one with it had more than the one without it before it: median and interval (95 %)
   again    what one without it had more than the one before it, which is not the probe's
@@ -30,7 +30,7 @@ microseconds are found as 20 and `again` as 1, each within its interval. A run w
 that check: its row `delay` goes into the file and the table.
 --seconds: of a network of a kind, all starts together; without it 170 (mlp), 120 (gpt), 170 (resnet20). How
 long all of it takes is said when it begins. --starts: 6 eager, 5 compiled; with --memory pairs of processes,
-7.
+5.
 --write: puts each network of a kind into docs/measured/probe_cost.json as soon as it is measured, and the
 table into docs/pytorch.md; not on a busy machine. What was written stays when it is interrupted.
 """
@@ -59,7 +59,10 @@ SECONDS = {"mlp": 170, "gpt": 120, "resnet20": 170}
 STARTS = {"eager": 6, "compiled": 5}
 BEGINNING = {"eager": 10, "compiled": 30}  # seconds until a start measures, about
 INTERRUPTED = 130
-PAIRS, PEAK_STEPS = 7, 40  # of processes whose peaks are compared; their steps
+PAIRS, PEAK_STEPS = 5, 40  # of processes whose peaks are compared; their steps
+# Both processes give blocks of 64 KiB and more back when they are freed: glibc's own choice of what to keep
+# moves the peak of a process without a probe by 9 MiB.
+GIVE_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
 def row_of(name, results, steps):
@@ -157,7 +160,8 @@ def peak(net, kind, arm):
     """What one process had in memory."""
     script = os.path.join(HERE, "probe_memory.py")
     command = [sys.executable, "-W", "ignore", script, net, kind, arm, str(PEAK_STEPS)]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    where = {**os.environ, **GIVE_BACK}
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=where)
     if said.returncode:
         raise SystemExit(f"a process ended with {said.returncode}")
     return json.loads(said.stdout.splitlines()[-1])

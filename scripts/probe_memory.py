@@ -3,7 +3,8 @@
 A process imports torch, makes a network of probe_arms.py, attaches a probe or not, as a loop does (before its
 first step), trains and prints the most that it ever had in memory (`ru_maxrss`, what a job's limit is about),
 in bytes. Nothing is timed: the machine may be busy. An allocator moves the peak of a training without a probe
-by several MiB from process to process, so a single difference says nothing: probe_estimate.peaks takes many.
+by several MiB from process to process, so peer_probe.py has it give free memory back at once, and
+probe_estimate.peaks takes many differences.
 Usage: probe_memory.py NETWORK eager|compiled off|probe STEPS
 """
 

@@ -8,6 +8,7 @@ in-place operations. What a hook does never raises and never returns a value.
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 from time import perf_counter
@@ -88,6 +89,17 @@ def is_compiled(modules: list) -> bool:
     )
 
 
+def is_wrapped(models: list) -> bool:
+    """Whether torch.compile was given one of these models and what it made is elsewhere. Hooks on such a model
+    are part of what it compiles, and it compiles again when they go."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    made = getattr(frames, "cached_backends", {0: True})  # without a compiler nothing was compiled
+    if frames is None or all(compiler is None for compiler in made.values()):
+        return False
+    held = [(model, holder) for model in models for holder in gc.get_referrers(model)]
+    return any(isinstance(holder, dict) and holder.get("_orig_mod") is model for model, holder in held)
+
+
 class Layers:
     """The hooks of one probe."""
 
@@ -108,6 +120,7 @@ class Layers:
         self._steps = 0
         self.shadow = False  # the step runs beside the training (_replay)
         self._shown = False  # by such a run, before the step itself
+        self.compiled = False  # one of the models was given to torch.compile
         self.unheard = False  # no hook fired in a step where they stood: what runs is compiled
 
     @property
@@ -119,7 +132,8 @@ class Layers:
         """Puts the hooks on for one step; False: not on compiled models, unless that is meant."""
         torch = sys.modules["torch"]
         modules = [list(model.named_modules()) for model in models]
-        if not compiled and any(map(is_compiled, modules)):
+        self.compiled = self.compiled or any(map(is_compiled, modules)) or is_wrapped(models)
+        if self.compiled and not compiled:
             return False
         self.end()
         self.fired.clear()

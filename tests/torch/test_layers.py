@@ -241,6 +241,20 @@ class Layers(unittest.TestCase):
                     if not before:
                         self.assertTrue(any("compiled" in note for note in probe.record.notes))
 
+    def test_nothing_is_compiled_again(self):
+        from torch._dynamo.utils import counters
+
+        use_recorder(plans=lambda step: 15 if step < 3 else _abi.PLAN_GRADIENTS)
+        graphs = []
+        for probe in (False, True):  # the probe is attached to the model, and the loop runs what was made of it
+            torch._dynamo.reset()
+            counters.clear()
+            run = Run(probe=probe, steps=8, compiled="aot_eager", scale=2.0**8)
+            graphs.append(counters["stats"]["unique_graphs"])
+        self.assertGreater(graphs[0], 0)
+        self.assertEqual(graphs[0], graphs[1])
+        self.assertTrue(any("compiled" in note for note in run.record.notes))
+
     def test_integers_in_half_are_named(self):
         class Net(torch.nn.Module):
             def __init__(self):

@@ -17,7 +17,7 @@ from collections import Counter
 import deepspeed
 from deepspeed.accelerator import get_accelerator
 from deepspeed.utils import safe_get_full_grad
-from test_record import exponents
+from recorded import exponents
 type(get_accelerator()).is_fp16_supported = lambda self: True  # it computes in fp16, and says it does not
 
 def train(probed, kind, stage):

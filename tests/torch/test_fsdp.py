@@ -11,7 +11,7 @@ import ranks
 PROGRAM = """
 from collections import Counter
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from test_record import exponents
+from recorded import exponents
 
 def train(probed, half):
     torch.manual_seed(0)
@@ -56,7 +56,7 @@ FSDP1 = """
 from collections import Counter
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
-from test_record import exponents
+from recorded import exponents
 
 def train(probed, half, original):
     torch.manual_seed(0)

@@ -5,16 +5,15 @@ Needs the library (AMPPROBE_LIBRARY) and its CUDA plugin (AMPBENCH_PLUGIN_DIR).
 """
 
 import importlib.util
-import json
 import os
-import tempfile
 import unittest
 
 # deterministic cuBLAS: it must be set before the first product
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
-from settings import Run, ampprobe, equal, inductor, torch, use_library  # noqa: E402
-from test_record import ampbench, exponents, PROGRAM  # noqa: E402
+from recorded import Recorded  # noqa: E402
+from settings import Run, ampprobe, equal, inductor, torch  # noqa: E402
+from test_record import PROGRAM, ampbench  # noqa: E402
 
 
 def kinds():
@@ -33,35 +32,7 @@ def kinds():
 
 @unittest.skipUnless(torch.cuda.is_available(), "torch sees no GPU")
 @unittest.skipUnless(os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set")
-class OnAGpu(unittest.TestCase):
-    def setUp(self):
-        use_library()
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.path = os.path.join(self.folder.name, "run.ampprobe.json")
-
-    def attach(self, **more):
-        def start(model, optimizer, **options):
-            return ampprobe.attach(model, optimizer, out=self.path, **options, **more)
-
-        return start
-
-    def read(self):
-        with open(self.path, encoding="utf-8") as file:
-            return json.load(file)
-
-    def rows(self, kind, key="tensors"):
-        return {t["name"]: t for t in self.read()["cells"][0]["probes"][key] if t["kind"] == kind}
-
-    def check_row(self, row, values):
-        self.assertEqual(row["count"], values.numel())
-        self.assertEqual(row["nan"], int(values.isnan().sum()))
-        self.assertEqual(row["inf"], int(values.isinf().sum()))
-        self.assertEqual(row["zero"], int((values == 0).sum()))
-        first = row["exponents"]["first"]
-        seen = {first + i: n for i, n in enumerate(row["exponents"]["counts"]) if n}
-        self.assertEqual(seen, exponents(values))
-
+class OnAGpu(Recorded):
     def test_training_is_bit_equal(self):
         for name, options in kinds().items():
             with self.subTest(name):

@@ -25,7 +25,7 @@ from megatron.core.distributed import DistributedDataParallel, DistributedDataPa
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.transformer import TransformerConfig
 from on_cpu import OnCpu
-from test_record import exponents
+from recorded import exponents
 
 def train(probed, half, shards):
     torch.manual_seed(0)

@@ -8,20 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from settings import Run, ampprobe, batch, equal, mlp, torch, use_library
+from recorded import Recorded
+from settings import Run, ampprobe, batch, equal, mlp, torch
 
 PROGRAM = os.environ.get("AMPBENCH", "")
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-def exponents(values):
-    """floor(log2|x|) of the finite values that are not zero -> how many."""
-    finite = values[values.isfinite() & (values != 0)]
-    powers, counts = (torch.frexp(finite.double())[1] - 1).unique(return_counts=True)
-    return dict(zip(powers.tolist(), counts.tolist()))
 
 
 def ampbench(*arguments):
@@ -39,23 +32,7 @@ def ampbench(*arguments):
 @unittest.skipUnless(
     os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set: libampprobe was not built"
 )
-class Records(unittest.TestCase):
-    def setUp(self):
-        use_library()
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.path = os.path.join(self.folder.name, "run.ampprobe.json")
-
-    def attach(self, **more):
-        def start(model, optimizer, **options):
-            return ampprobe.attach(model, optimizer, out=self.path, **options, **more)
-
-        return start
-
-    def read(self):
-        with open(self.path, encoding="utf-8") as file:
-            return json.load(file)
-
+class Records(Recorded):
     def sources(self, loop):
         """What a loop's record says of where its numbers come from: quantity and text -> steps."""
         torch.manual_seed(3)
@@ -122,22 +99,11 @@ class Records(unittest.TestCase):
                     Run(steps=10, keep=kept, **{"attach": self.attach(every=1), **options})
                 finally:
                     torch.set_default_dtype(torch.float32)
-                entries = {
-                    t["name"]: t
-                    for t in self.read()["cells"][0]["probes"]["tensors"]
-                    if t["kind"] == "weight_gradient"
-                }
+                entries = self.rows("weight_gradient")
                 self.assertEqual(len(entries), len(kept[0]))
                 for parameter in kept[0]:
                     values = torch.cat([step[parameter].flatten() for step in kept])
-                    entry = entries[parameter + ".grad"]
-                    self.assertEqual(entry["count"], values.numel())
-                    self.assertEqual(entry["nan"], int(values.isnan().sum()))
-                    self.assertEqual(entry["inf"], int(values.isinf().sum()))
-                    self.assertEqual(entry["zero"], int((values == 0).sum()))
-                    first = entry["exponents"]["first"]
-                    seen = {first + i: n for i, n in enumerate(entry["exponents"]["counts"]) if n}
-                    self.assertEqual(seen, exponents(values))
+                    self.check_row(entries[parameter + ".grad"], values)
 
     def test_scales_and_skips_are_the_scalers(self):
         run = Run(steps=40, attach=self.attach())

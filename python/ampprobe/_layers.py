@@ -90,8 +90,8 @@ def is_compiled(modules: list) -> bool:
 
 
 def is_wrapped(models: list) -> bool:
-    """Whether torch.compile was given one of these models and what it made is elsewhere. Hooks on such a model
-    are part of what it compiles, and it compiles again when they go."""
+    """Whether torch.compile was given one of these models and what it made is elsewhere. Hooks on such a
+    model are part of what it compiles, and it compiles again when they go."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     made = getattr(frames, "cached_backends", {0: True})  # without a compiler nothing was compiled
     if frames is None or all(compiler is None for compiler in made.values()):

@@ -246,7 +246,7 @@ class Layers(unittest.TestCase):
 
         use_recorder(plans=lambda step: 15 if step < 3 else _abi.PLAN_GRADIENTS)
         graphs = []
-        for probe in (False, True):  # the probe is attached to the model, and the loop runs what was made of it
+        for probe in (False, True):  # it is attached to the model, and the loop runs what was made of it
             torch._dynamo.reset()
             counters.clear()
             run = Run(probe=probe, steps=8, compiled="aot_eager", scale=2.0**8)

@@ -3,20 +3,11 @@
 #ifndef AB_TESTS_UNIT_LOOKED_AT_TESTING_H
 #define AB_TESTS_UNIT_LOOKED_AT_TESTING_H
 
-#include "bench/train/cell/cell.h"
-
-#include "kernels/core/rng.h"
+#include "tests/unit/probe_testing.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-enum { SIDE = 8, VALUES = SIDE * SIDE, CLASSES = 3, TRAIN = 24, BATCH = 8, RUN = 7, WEIGHTS = 20000 };
+enum { SIDE = 8, VALUES = SIDE * SIDE, CLASSES = 3, TRAIN = 24, BATCH = PT_BATCH, RUN = 7, WEIGHTS = 20000 };
 
 static uint8_t pixels[TRAIN * VALUES], labels[TRAIN];
 
@@ -44,29 +35,10 @@ static inline int make_data(void **state) {
     return 0;
 }
 
-static inline ab_net *net_of(const char *ops) {
-    char text[4096];
-    ab_net *net;
-    snprintf(text, sizeof text,
-             "{\"format\": \"ampbench-net-1\", \"name\": \"tiny\", \"input\": {\"height\": 8, \"width\": 8, "
-             "\"channels\": 1}, \"ops\": [%s]}",
-             ops);
-    if (ab_net_parse(text, strlen(text), "tiny.json", &net) != AB_OK) fail_msg("%s", ab_error_message());
-    return net;
-}
-
 static inline ab_cell_config config_of(const ab_net *net, const char *level, const ab_format *half) {
-    const ab_level *found = NULL;
-    ab_cell_config config = {.net = net,
-                             .optim = {.lr = 0.05, .momentum = 0.9},
-                             .batch = BATCH,
-                             .seed = 1,
-                             .data = &data,
-                             .normalize = AB_NORMALIZE_STANDARD,
-                             .device = &ab_device_cpu};
-    assert_int_equal(ab_level_find(level, &found), AB_OK);
-    assert_int_equal(ab_policy_resolve(found, half, NULL, 0, &config.policy), AB_OK);
-    assert_int_equal(ab_optimizer_find("momentum", &config.optimizer), AB_OK);
+    ab_cell_config config = pt_config(net, level, half, "momentum", NULL);
+    config.optim = (ab_optimizer_config){.lr = 0.05, .momentum = 0.9};
+    config.data = &data;
     return config;
 }
 
@@ -83,8 +55,7 @@ typedef struct course {
 /* Looks at every `each`-th step; 0: at none. */
 static inline void run_course(const ab_cell_config *config, int each, course *c) {
     ab_observer observer = {.see = look};
-    ab_cell *cell = NULL;
-    if (ab_cell_create(config, &cell) != AB_OK) fail_msg("%s", ab_error_message());
+    ab_cell *cell = pt_cell(config);
     for (int i = 0; i < RUN; i++) {
         ab_step_result result;
         assert_int_equal(ab_cell_step(cell, each && i % each == 0 ? &observer : NULL, &result), AB_OK);

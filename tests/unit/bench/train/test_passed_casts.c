@@ -27,7 +27,7 @@ static void steps_that_pass_casts_by_give_the_bits_of_steps_that_run_them(void *
     (void)state;
     static const char *const levels[] = {"O1", "torch:autocast", "O2"};
     static course run, passed, mixed;
-    ab_net *net = net_of(ops);
+    ab_net *net = pt_net(ops);
     for (int k = 0; k < 6; k++)
         for (int isa = AB_ISA_PLAIN; isa <= (int)ab_isa_best() && isa <= AB_ISA_AVX512; isa++) {
             const ab_cell_config config =
@@ -149,7 +149,7 @@ static ab_plan *plan_of(const ab_net *net, const char *level) {
 
 static void plans_name_the_tensors_behind_casts(void **state) {
     (void)state;
-    ab_net *net = net_of(ops);
+    ab_net *net = pt_net(ops);
     ab_plan *plan = plan_of(net, "O1");
     const ab_plan_node *gelu = node_at(plan, "gelu1"), *sum = node_at(plan, "sum"),
                        *gate = node_at(plan, "gate");
@@ -169,7 +169,7 @@ static void plans_name_the_tensors_behind_casts(void **state) {
 
 static void plans_without_casts_pass_none_by(void **state) {
     (void)state;
-    ab_net *net = net_of(ops);
+    ab_net *net = pt_net(ops);
     for (int k = 0; k < 2; k++) {
         ab_plan *plan = plan_of(net, k ? "O3" : "O0");
         assert_int_equal(passed_casts(plan), 0);

@@ -45,7 +45,7 @@ static void fused_steps_give_the_bits_of_steps_op_by_op(void **state) {
     (void)state;
     static const char *const levels[] = {"O0", "O1", "torch:autocast", "O2", "O3"};
     for (int frozen = 0; frozen < 2; frozen++) {
-        ab_net *net = net_of(residual);
+        ab_net *net = pt_net(residual);
         if (frozen) assert_int_equal(ab_net_freeze(net), 6);
         for (int isa = AB_ISA_PLAIN; isa <= (int)ab_isa_best() && isa <= AB_ISA_AVX512; isa++) {
             assert_int_equal(ab_isa_force((ab_isa)isa), AB_OK);
@@ -61,7 +61,7 @@ static void fused_steps_give_the_bits_of_steps_op_by_op(void **state) {
 /* Evaluation after the same steps. */
 static void evaluations_have_the_loss_of_shown_ones(void **state) {
     (void)state;
-    ab_net *net = net_of(residual);
+    ab_net *net = pt_net(residual);
     ab_observer observer = {.see = look};
     ab_eval_result score[2];
     for (int shown = 0; shown < 2; shown++) {
@@ -90,7 +90,7 @@ static int node_at(const ab_plan *plan, const char *name) {
 }
 
 static ab_plan *plan_of(const char *ops, const char *level, ab_net **net) {
-    *net = net_of(ops);
+    *net = pt_net(ops);
     const ab_cell_config config = config_of(*net, level, &ab_format_fp16);
     ab_plan *plan = NULL;
     assert_int_equal(ab_plan_create(*net, &config.policy, BATCH, 1, &plan), AB_OK);
@@ -101,7 +101,7 @@ static void cells_say_which_ops_another_computes(void **state) {
     (void)state;
     static const char *const fused[] = {"relu0", "add1", "relu1", "add3", "relu3", "relu4"},
                              *const apart[] = {"bn1", "bn3", "bn5", "conv1", "fc2"};
-    ab_net *net = net_of(residual);
+    ab_net *net = pt_net(residual);
     for (int k = 0; k < 4; k++) {
         const char *pass = k % 2 ? "backward" : "forward";
         const ab_cell_config config = config_of(net, k / 2 ? "O2" : "O0", &ab_format_bf16);

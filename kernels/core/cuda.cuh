@@ -55,6 +55,10 @@ void ab_cuda_give_back(void *block);
 enum ab_cuda_use { AB_CUDA_PROBE, AB_CUDA_COUNTS, AB_CUDA_FLAG, AB_CUDA_USES };
 ab_status ab_cuda_kept(ab_cuda_use use, size_t bytes, void **block);
 
+// The flag of a check, on the plugin's stream: cleared for kernels that set it, and waited for.
+ab_status ab_cuda_clear_flag(int32_t **flag);
+ab_status ab_cuda_read_flag(const int32_t *flag, bool *set);
+
 // Number of blocks of `threads` threads for n items: at least 1, at most a few waves. Kernels use
 // grid-stride loops.
 unsigned ab_cuda_blocks(int64_t n, int threads);

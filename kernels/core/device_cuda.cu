@@ -154,6 +154,21 @@ ab_status ab_cuda_kept(ab_cuda_use use, size_t bytes, void **block) {
     return AB_OK;
 }
 
+ab_status ab_cuda_clear_flag(int32_t **flag) {
+    void *block = nullptr;
+    AB_TRY(ab_cuda_kept(AB_CUDA_FLAG, sizeof **flag, &block));
+    *flag = static_cast<int32_t *>(block);
+    return ab_cuda_check(cudaMemsetAsync(block, 0, sizeof **flag, context.stream), "cudaMemsetAsync");
+}
+
+ab_status ab_cuda_read_flag(const int32_t *flag, bool *set) {
+    int32_t seen = 1;
+    AB_CUDA_TRY(cudaMemcpyAsync(&seen, flag, sizeof seen, cudaMemcpyDeviceToHost, context.stream));
+    AB_CUDA_TRY(cudaStreamSynchronize(context.stream));
+    *set = seen != 0;
+    return AB_OK;
+}
+
 static int64_t cuda_held() { return held_most; }
 
 // ---- memory -------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ if [ "$which" = libraries ]; then
     in_dnn layout 's/(p->in, CUDNN_TENSOR_NHWC/(p->in, CUDNN_TENSOR_NCHW/'
     in_dnn groups 's/static_cast<int>(p->spec.conv.groups)));/1));/'
     in_dnn workspace 's/workspace_bytes = c->workspace;/workspace_bytes = c->workspace \/ 2;/'
-    in_dnn alignment 's/all, all + most}/all, all + most + 8}/'
+    in_dnn alignment 's/ + runs \* t->bytes;/ + runs * t->bytes + 8;/'
     in_dnn lifetime '/AB_PASS_FORWARD) return run_forward/i\
         (void)cudnnDestroyConvolutionDescriptor(p->conv);'
 fi

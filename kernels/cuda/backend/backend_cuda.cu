@@ -233,17 +233,13 @@ static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, f
 
 static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int items, float inverse,
                          bool *found) {
-    ab_cuda *cuda = ab_cuda_context();
-    void *block;
-    int32_t seen = 0;
-    AB_TRY(ab_cuda_kept(AB_CUDA_FLAG, sizeof seen, &block));
-    int32_t *flag = static_cast<int32_t *>(block);
+    int32_t *flag;
+    bool seen = false;
     for (int i = 0; i < items; i++)
         if (item[i].adds || !both_known(item[i].to, item[i].from)) return not_here();
-    AB_CUDA_TRY(cudaMemsetAsync(flag, 0, sizeof *flag, cuda->stream));
+    AB_TRY(ab_cuda_clear_flag(&flag));
     for (int i = 0; i < items; i++) AB_TRY(unscale_one(exec, &item[i], inverse, flag));
-    AB_CUDA_TRY(cudaMemcpyAsync(&seen, flag, sizeof seen, cudaMemcpyDeviceToHost, cuda->stream));
-    AB_CUDA_TRY(cudaStreamSynchronize(cuda->stream));
+    AB_TRY(ab_cuda_read_flag(flag, &seen));
     if (seen) *found = true;
     return AB_OK;
 }

@@ -10,6 +10,21 @@
 #include <cstring>
 
 namespace {
+struct biased {
+    ab_span sums, bias;
+    int64_t columns;
+    __device__ float operator()(int64_t i) const {
+        return ab_span_at(sums, i) + ab_span_at(bias, i % columns);
+    }
+};
+} // namespace
+
+ab_status ab_cuda_add_bias(ab_span sums, ab_span bias, int64_t columns, ab_span out, int64_t n) {
+    biased f = {sums, bias, columns};
+    return ab_launch_each(f, out, n, "add_bias");
+}
+
+namespace {
 
 static const int64_t weight_parts = 64; // partial sums of a weight gradient
 
@@ -62,21 +77,17 @@ struct join_parts {
     }
 };
 
-static int64_t weight_count(const ab_conv *c) {
-    return c->out_channels * (c->window.channels / c->groups) * c->window.kernel[0] * c->window.kernel[1];
-}
-
 static int64_t part_count(const ab_conv *c) {
     int64_t rows = c->batch * c->window.out[0];
     return rows < weight_parts ? rows : weight_parts;
 }
 
 static size_t part_bytes(const ab_conv *c) {
-    return static_cast<size_t>(weight_count(c) * part_count(c)) * sizeof(double);
+    return static_cast<size_t>(ab_cuda_weight_count(c) * part_count(c)) * sizeof(double);
 }
 
 static ab_status own_weights(const ab_conv *c, ab_span in, ab_span dout, void *workspace, ab_span dweight) {
-    int64_t n = weight_count(c), parts = part_count(c);
+    int64_t n = ab_cuda_weight_count(c), parts = part_count(c);
     double *partial = static_cast<double *>(workspace);
     AB_CUDA_LAUNCH(own_weight_parts, ab_cuda_blocks(n * parts, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
                    ab_cuda_context()->stream, *c, in, dout, n, parts, partial);
@@ -162,7 +173,7 @@ static ab_status make_fused(const ab_exec *exec, product_state *s, ab_op_io *io)
 }
 
 static size_t packed_bytes(const product_state *s) {
-    return static_cast<size_t>(weight_count(&s->conv)) * (s->type == AB_ELEMENT_F32 ? 4 : 2);
+    return static_cast<size_t>(ab_cuda_weight_count(&s->conv)) * (s->type == AB_ELEMENT_F32 ? 4 : 2);
 }
 
 static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -255,7 +266,8 @@ static ab_status pack(const product_state *s, const ab_op_io *io) {
     if (!s->packs) return AB_OK;
     pack_weights f = {ab_cuda_span(io->param[0]), s->conv.window.channels / s->conv.groups,
                       taps_of(&s->conv)};
-    return ab_launch_each(f, ab_cuda_span_of(s->packed, s->type), weight_count(&s->conv), "pack_weights");
+    return ab_launch_each(f, ab_cuda_span_of(s->packed, s->type), ab_cuda_weight_count(&s->conv),
+                          "pack_weights");
 }
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
@@ -297,7 +309,7 @@ static ab_status library_weights(const ab_exec *exec, ab_op_io *io, product_stat
     AB_TRY(library->run(library, &o));
     unpack_weights f = {ab_cuda_span_of(o.dweight, s->type), s->conv.window.channels / s->conv.groups,
                         taps_of(&s->conv)};
-    return ab_launch_each(f, ab_cuda_span(io->dparam[0]), weight_count(&s->conv), "unpack_weights");
+    return ab_launch_each(f, ab_cuda_span(io->dparam[0]), ab_cuda_weight_count(&s->conv), "unpack_weights");
 }
 
 static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, product_state *s) {

@@ -24,13 +24,6 @@ struct blas_product {
     ab_cuda_gemm_plan *plan;
     int sums_type; // of the bias and the result, where the plan writes fp32 sums; -1: it writes the result
 };
-
-struct round_sums {
-    const float *sums;
-    ab_span bias;
-    int64_t columns;
-    __device__ float operator()(int64_t i) const { return sums[i] + ab_span_at(bias, i % columns); }
-};
 } // namespace
 
 static void destroy(ab_cuda_product *base) {
@@ -50,8 +43,8 @@ static ab_status run_by_sums(blas_product *p, const ab_cuda_operands *o) {
     float *sums = static_cast<float *>(o->workspace);
     AB_TRY(ab_cuda_gemm_run(p->plan, o->in, o->weights, sums, 1.0f, 0.0f, nullptr,
                             static_cast<char *>(o->workspace) + sums_bytes(g)));
-    round_sums f = {sums, ab_cuda_span_of(o->bias, p->sums_type), g->columns};
-    return ab_launch_each(f, ab_cuda_span_of(o->out, p->sums_type), g->rows * g->columns, "round_sums");
+    return ab_cuda_add_bias(ab_cuda_span_of(sums, AB_ELEMENT_F32), ab_cuda_span_of(o->bias, p->sums_type),
+                            g->columns, ab_cuda_span_of(o->out, p->sums_type), g->rows * g->columns);
 }
 
 static ab_status run(ab_cuda_product *base, const ab_cuda_operands *o) {
@@ -191,22 +184,6 @@ static ab_status take_trial(const ab_cuda_product_spec *spec, size_t workspace, 
     return AB_OK;
 }
 
-static ab_status clear_flag(void **flag) {
-    AB_TRY(ab_cuda_kept(AB_CUDA_FLAG, sizeof(int32_t), flag));
-    return ab_cuda_check(cudaMemsetAsync(*flag, 0, sizeof(int32_t), ab_cuda_context()->stream),
-                         "cudaMemsetAsync");
-}
-
-// Whether nothing has set the flag.
-static ab_status read_flag(const void *flag, bool *clear) {
-    cudaStream_t stream = ab_cuda_context()->stream;
-    int32_t differ = 1;
-    AB_CUDA_TRY(cudaMemcpyAsync(&differ, flag, sizeof differ, cudaMemcpyDeviceToHost, stream));
-    AB_CUDA_TRY(cudaStreamSynchronize(stream));
-    *clear = differ == 0;
-    return AB_OK;
-}
-
 // ---- bias ---------------------------------------------------------------------------------------
 
 // A product that lies in the middle of two numbers of the format, and a bias that decides: 683 * 3 + 1/2 is
@@ -215,17 +192,20 @@ static ab_status run_bias_trial(const ab_cuda_product_spec *spec, ab_cuda_produc
                                 bool *once) {
     const bool fp16 = spec->type == AB_ELEMENT_F16;
     const int64_t rows = spec->conv.batch, in = spec->conv.window.channels, out = spec->conv.out_channels;
-    void *flag;
+    int32_t *flag;
+    bool differ = true;
     AB_TRY(fill_heads(t->plain.in, spec->type, rows * in, in, fp16 ? 683.0f : 37.0f));
     AB_TRY(fill_heads(t->plain.weights, spec->type, out * in, in, fp16 ? 3.0f : 7.0f));
     AB_TRY(fill_heads(t->plain.bias, spec->type, out, 1, fp16 ? 0.5f : -0.5f));
-    AB_TRY(clear_flag(&flag));
+    AB_TRY(ab_cuda_clear_flag(&flag));
     AB_TRY(product->run(product, &t->plain));
     AB_CUDA_LAUNCH(compare_constant, ab_cuda_blocks(t->outputs, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
                    ab_cuda_context()->stream, ab_cuda_span_of(t->plain.out, spec->type),
-                   fp16 ? 2050.0f : 258.0f, t->outputs, static_cast<int32_t *>(flag));
+                   fp16 ? 2050.0f : 258.0f, t->outputs, flag);
     AB_TRY(ab_cuda_launched("compare_constant"));
-    return read_flag(flag, once);
+    AB_TRY(ab_cuda_read_flag(flag, &differ));
+    *once = !differ;
+    return AB_OK;
 }
 
 static ab_status try_bias(const ab_cuda_product_spec *spec, ab_cuda_product *product, bool *once) {
@@ -284,16 +264,19 @@ static ab_status fill_relu_trial(const ab_cuda_product_spec *spec, const trial *
 static ab_status run_relu_trial(const ab_cuda_product_spec *spec, ab_cuda_product *plain,
                                 ab_cuda_product *fused, const trial *t, bool *same) {
     cudaStream_t stream = ab_cuda_context()->stream;
-    void *flag;
+    int32_t *flag;
+    bool differ = true;
     AB_TRY(fill_relu_trial(spec, t));
-    AB_TRY(clear_flag(&flag));
+    AB_TRY(ab_cuda_clear_flag(&flag));
     AB_TRY(plain->run(plain, &t->plain));
     AB_TRY(fused->run(fused, &t->fused));
     AB_CUDA_LAUNCH(compare_relu, ab_cuda_blocks(t->outputs, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream,
                    ab_cuda_span_of(t->plain.out, spec->type), ab_cuda_span_of(t->fused.out, spec->type),
-                   t->outputs, static_cast<int32_t *>(flag));
+                   t->outputs, flag);
     AB_TRY(ab_cuda_launched("compare_relu"));
-    return read_flag(flag, same);
+    AB_TRY(ab_cuda_read_flag(flag, &differ));
+    *same = !differ;
+    return AB_OK;
 }
 
 static ab_status try_relu(const ab_cuda_product_spec *spec, ab_cuda_product *plain, ab_cuda_product *fused,

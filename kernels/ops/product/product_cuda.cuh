@@ -15,6 +15,20 @@ struct ab_cuda_operands {
     void *workspace; // workspace_bytes
 };
 
+// Elements of a convolution's operands, and of their gradients.
+static inline int64_t ab_cuda_in_count(const ab_conv *c) {
+    return c->batch * c->window.in[0] * c->window.in[1] * c->window.channels;
+}
+static inline int64_t ab_cuda_out_count(const ab_conv *c) {
+    return c->batch * c->window.out[0] * c->window.out[1] * c->out_channels;
+}
+static inline int64_t ab_cuda_weight_count(const ab_conv *c) {
+    return c->out_channels * (c->window.channels / c->groups) * c->window.kernel[0] * c->window.kernel[1];
+}
+
+// out = sums + bias of the column, rounded once; `out` may be `sums`. n elements in rows of `columns`.
+ab_status ab_cuda_add_bias(ab_span sums, ab_span bias, int64_t columns, ab_span out, int64_t n);
+
 // One product computed by a library. Owns its descriptors.
 struct ab_cuda_product {
     size_t workspace_bytes;

@@ -52,21 +52,10 @@ static void destroy(ab_cuda_product *base) {
 
 // ---- running ------------------------------------------------------------------------------------
 
-namespace {
-struct biased {
-    ab_span out, bias;
-    int64_t channels;
-    __device__ float operator()(int64_t i) const {
-        return ab_span_at(out, i) + ab_span_at(bias, i % channels);
-    }
-};
-} // namespace
-
 static ab_status add_bias(const dnn_product *p, const ab_cuda_operands *o) {
-    const ab_conv *c = &p->spec.conv;
     const ab_span out = ab_cuda_span_of(o->out, p->spec.type);
-    biased f = {out, ab_cuda_span_of(o->bias, p->spec.type), c->out_channels};
-    return ab_launch_each(f, out, c->batch * c->window.out[0] * c->window.out[1] * c->out_channels, "biased");
+    return ab_cuda_add_bias(out, ab_cuda_span_of(o->bias, p->spec.type), p->spec.conv.out_channels, out,
+                            ab_cuda_out_count(&p->spec.conv));
 }
 
 static ab_status run_forward(dnn_product *p, const ab_cuda_operands *o) {
@@ -202,22 +191,11 @@ struct trial {
 };
 } // namespace
 
-static int64_t in_count(const ab_conv *c) {
-    return c->batch * c->window.in[0] * c->window.in[1] * c->window.channels;
-}
-
-static int64_t out_count(const ab_conv *c) {
-    return c->batch * c->window.out[0] * c->window.out[1] * c->out_channels;
-}
-
-static int64_t weight_count(const ab_conv *c) {
-    return c->out_channels * (c->window.channels / c->groups) * c->window.kernel[0] * c->window.kernel[1];
-}
-
 // The library refuses operands that overlap.
 static ab_status take_trial(const dnn_product *p, size_t runs, trial *t) {
     const ab_conv *c = &p->spec.conv;
-    const int64_t count[] = {in_count(c), out_count(c), weight_count(c), c->out_channels};
+    const int64_t count[] = {ab_cuda_in_count(c), ab_cuda_out_count(c), ab_cuda_weight_count(c),
+                             c->out_channels};
     size_t offset[5] = {0};
     for (int i = 0; i < 4; i++)
         offset[i + 1] =
@@ -281,7 +259,7 @@ static ab_status run_of_ones(dnn_product *p, const ab_cuda_operands *o, size_t b
     AB_TRY(ab_launch_each(ones, ab_cuda_span_of(o->in, AB_ELEMENT_F32), static_cast<int64_t>(bytes / 4),
                           "constant"));
     AB_TRY(ab_launch_each(others, ab_cuda_span_of(varied, AB_ELEMENT_F32),
-                          varied == o->in ? in_count(c) : weight_count(c), "constant"));
+                          varied == o->in ? ab_cuda_in_count(c) : ab_cuda_weight_count(c), "constant"));
     return run(&p->base, o);
 }
 
@@ -289,25 +267,21 @@ static ab_status compare_results(dnn_product *p, const trial *t, bool *same) {
     const ab_conv *c = &p->spec.conv;
     const bool forward = p->spec.kind == AB_PASS_FORWARD, data = p->spec.kind == AB_PASS_BACKWARD_DATA;
     const ab_cuda_operands *a = &t->operands, *b = &t->others;
-    const int64_t n = forward ? out_count(c) : data ? in_count(c) : weight_count(c);
+    const int64_t n = forward ? ab_cuda_out_count(c) : data ? ab_cuda_in_count(c) : ab_cuda_weight_count(c);
     const void *left = forward ? a->out
                        : data  ? a->din
                                : a->dweight,
                *right = forward ? b->out
                         : data  ? b->din
                                 : b->dweight;
-    cudaStream_t stream = ab_cuda_context()->stream;
-    int32_t differ = 1;
-    void *flag;
-    AB_TRY(ab_cuda_kept(AB_CUDA_FLAG, sizeof differ, &flag));
-    AB_CUDA_TRY(cudaMemsetAsync(flag, 0, sizeof differ, stream));
-    AB_CUDA_LAUNCH(compare, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream,
-                   static_cast<const uint32_t *>(left), static_cast<const uint32_t *>(right), n,
-                   static_cast<int32_t *>(flag));
+    int32_t *flag;
+    bool differ = true;
+    AB_TRY(ab_cuda_clear_flag(&flag));
+    AB_CUDA_LAUNCH(compare, ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, ab_cuda_context()->stream,
+                   static_cast<const uint32_t *>(left), static_cast<const uint32_t *>(right), n, flag);
     AB_TRY(ab_cuda_launched("compare"));
-    AB_CUDA_TRY(cudaMemcpyAsync(&differ, flag, sizeof differ, cudaMemcpyDeviceToHost, stream));
-    AB_CUDA_TRY(cudaStreamSynchronize(stream));
-    *same = differ == 0;
+    AB_TRY(ab_cuda_read_flag(flag, &differ));
+    *same = !differ;
     return AB_OK;
 }
 
@@ -350,9 +324,7 @@ static ab_status set_up(dnn_product *p, bool *found) {
 }
 
 static bool too_large(const ab_conv *c) {
-    const ab_window *w = &c->window;
-    return !fits_int(c->batch * w->in[0] * w->in[1] * w->channels) ||
-           !fits_int(c->batch * w->out[0] * w->out[1] * c->out_channels);
+    return !fits_int(ab_cuda_in_count(c)) || !fits_int(ab_cuda_out_count(c));
 }
 
 ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product **product) {

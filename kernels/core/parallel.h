@@ -1,10 +1,11 @@
 /* The process's thread pool: a parallel loop over chunks.
  *
- * Threads claim chunks one at a time; the caller works too. It waits only for claimed chunks, never for a
- * thread that has not woken up: on a busy machine a thread without a processor costs nothing, whereas a
- * barrier over all threads would wait for it in every loop. The assignment of chunks to threads is not
- * deterministic. Chunks must depend on the problem only and partial results must be kept per chunk, so
- * that results do not depend on the number of threads. */
+ * Threads claim chunks one at a time, first of their own share (the caller of the first chunks), then of
+ * others'. Loops over the same data thus find it in the caches of the threads that used it last. The caller
+ * waits only for claimed chunks, never for a thread that has not woken up: on a busy machine a thread without
+ * a processor costs nothing, whereas a barrier over all threads would wait for it in every loop. The
+ * assignment of chunks to threads is not deterministic. Chunks must depend on the problem only and partial
+ * results must be kept per chunk, so that results do not depend on the number of threads. */
 #ifndef AB_CORE_PARALLEL_H
 #define AB_CORE_PARALLEL_H
 

@@ -185,6 +185,63 @@ static void waiting_for_another_lane_is_counted(void **state) {
     ab_parallel_stop();
 }
 
+/* The first chunk of every thread. No chunk ends before all threads have one, so none is claimed by another.
+ */
+typedef struct first_chunks {
+    _Atomic int64_t of[LANES]; /* -1: the thread has none yet */
+    _Atomic int threads;
+} first_chunks;
+
+static void note_first(void *argument, int64_t chunk, int thread) {
+    first_chunks *f = argument;
+    const struct timespec moment = {0, 100000};
+    if (atomic_load(&f->of[thread]) >= 0) return;
+    atomic_store(&f->of[thread], chunk);
+    atomic_fetch_add(&f->threads, 1);
+    while (atomic_load(&f->threads) < LANES) nanosleep(&moment, NULL);
+}
+
+static void threads_start_at_their_own_share_of_the_chunks(void **state) {
+    (void)state;
+    static const struct {
+        int64_t chunks, first[LANES];
+    } cases[] = {{4, {0, 1, 2, 3}}, {6, {0, 2, 3, 5}}, {100, {0, 25, 50, 75}}};
+    assert_int_equal(ab_parallel_start(LANES), AB_OK);
+    for (size_t c = 0; c < AB_COUNT_OF(cases); c++)
+        for (int loop = 0; loop < 20; loop++) {
+            first_chunks f = {.of = {-1, -1, -1, -1}};
+            ab_parallel_for(cases[c].chunks, note_first, &f);
+            for (int t = 0; t < LANES; t++) assert_int_equal(atomic_load(&f.of[t]), cases[c].first[t]);
+        }
+    ab_parallel_stop();
+}
+
+/* The chunk that ends last, and how many have ended. */
+typedef struct held {
+    int64_t chunk;
+    int64_t others;
+    _Atomic int64_t ended;
+} held;
+
+static void end_last(void *argument, int64_t chunk, int thread) {
+    held *h = argument;
+    (void)thread;
+    const struct timespec moment = {0, 100000};
+    while (chunk == h->chunk && atomic_load(&h->ended) < h->others) nanosleep(&moment, NULL);
+    atomic_fetch_add(&h->ended, 1);
+}
+
+static void the_share_of_a_thread_that_is_held_up_is_done_by_others(void **state) {
+    (void)state;
+    assert_int_equal(ab_parallel_start(2), AB_OK);
+    for (int64_t chunk = 0; chunk < 20; chunk++) {
+        held h = {.chunk = chunk, .others = 19};
+        ab_parallel_for(20, end_last, &h);
+        assert_int_equal(atomic_load(&h.ended), 20);
+    }
+    ab_parallel_stop();
+}
+
 static void numbers_of_lanes_out_of_range_are_refused(void **state) {
     (void)state;
     assert_int_equal(ab_parallel_start(0), AB_USAGE);
@@ -201,6 +258,8 @@ int main(void) {
         cmocka_unit_test(as_many_threads_work_as_are_in_use),
         cmocka_unit_test(the_number_in_use_may_change_between_any_two_loops),
         cmocka_unit_test(waiting_for_another_lane_is_counted),
+        cmocka_unit_test(threads_start_at_their_own_share_of_the_chunks),
+        cmocka_unit_test(the_share_of_a_thread_that_is_held_up_is_done_by_others),
         cmocka_unit_test(numbers_of_lanes_out_of_range_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

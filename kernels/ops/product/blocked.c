@@ -16,7 +16,7 @@ enum { GAP = 32 };
 
 typedef struct blocked {
     ab_pass base;
-    const ab_blocked_unit *unit;
+    ab_blocked_unit unit;
     ab_pass_kind kind;
     int threads;
     int64_t lines, columns, inner; /* of the product */
@@ -60,7 +60,7 @@ static int64_t parts_of(const blocked_job *job) { return ab_div_up(job->section.
 static void *packed_part(const blocked_job *job, int64_t panel, int64_t part) {
     const blocked *p = job->p;
     return (char *)job->args->scratch + (size_t)panel * p->panel_bytes +
-           ab_format_bytes(p->unit->format, part * p->part * AB_PANEL);
+           ab_format_bytes(p->unit.format, part * p->part * AB_PANEL);
 }
 
 static void pack_part(void *argument, int64_t index, int thread) {
@@ -70,8 +70,8 @@ static void pack_part(void *argument, int64_t index, int thread) {
     ab_range inner = piece_of(job->section.count, p->part, part);
     (void)thread;
     inner.first += job->section.first;
-    p->unit->pack(&job->operands, packed_part(job, panel, part), piece_of(p->columns, AB_PANEL, panel), inner,
-                  buffers_of(job).values);
+    p->unit.pack(&job->operands, packed_part(job, panel, part), piece_of(p->columns, AB_PANEL, panel), inner,
+                 buffers_of(job).values);
 }
 
 /* ---- a block of lines ------------------------------------------------------------------------ */
@@ -95,13 +95,13 @@ static ab_values plain_result(const blocked_job *job) { return (ab_values){job->
  * is wanted. */
 static bool writes_plain(const blocked_job *job, const piece *x) {
     const bool kept = job->dst.format == &ab_format_fp32 || !(x->first && x->last);
-    const bool lines = !job->p->unit->pads_lines || x->lines.count % job->p->unit->lines == 0;
+    const bool lines = !job->p->unit.pads_lines || x->lines.count % job->p->unit.lines == 0;
     return kept && lines && x->columns.count % AB_PANEL_STEP == 0;
 }
 
 /* Whether the unit rounds the results as it computes the last part: there are none past the end of lines. */
 static bool rounds(const blocked_job *job, const piece *x) {
-    return x->last && job->p->unit->rounds && ab_panel_kind_of(job->dst.format) != AB_PANEL_FP32 &&
+    return x->last && job->p->unit.rounds && ab_panel_kind_of(job->dst.format) != AB_PANEL_FP32 &&
            x->columns.count % AB_PANEL_STEP == 0;
 }
 
@@ -127,7 +127,8 @@ static void run_panel(const blocked_job *job, const buffers *b, const ab_blocked
     const ab_panel_part result = part_of(job, &plain, x);
     const ab_panel_part rounded = part_of(job, &job->dst, x);
     const bool direct = writes_plain(job, x), rounds_last = rounds(job, x);
-    ab_blocked_product m = {.lines = *lines,
+    ab_blocked_product m = {.unit = &p->unit,
+                            .lines = *lines,
                             .sums = direct ? result.data : b->sums,
                             .sums_step = direct ? p->columns : AB_PANEL,
                             .count = x->lines.count,
@@ -137,11 +138,11 @@ static void run_panel(const blocked_job *job, const buffers *b, const ab_blocked
     if (!direct && !x->first) ab_vec_part_get()->read(b->sums, AB_PANEL, &result);
     for (int64_t part = 0; part < parts_of(job); part++) {
         const int64_t count = piece_of(job->section.count, p->part, part).count;
-        m.inner = ab_div_up(count, p->unit->inner) * p->unit->inner;
+        m.inner = ab_div_up(count, p->unit.inner) * p->unit.inner;
         m.panel = packed_part(job, panel, part);
-        m.lines.data = (const char *)lines->data + ab_format_bytes(p->unit->format, part * p->part);
+        m.lines.data = (const char *)lines->data + ab_format_bytes(p->unit.format, part * p->part);
         m.rounded = rounds_last && part + 1 == parts_of(job) ? &rounded : NULL;
-        p->unit->multiply(&m);
+        p->unit.multiply(&m);
         m.continues = true;
     }
     if (m.rounded) return;
@@ -156,7 +157,7 @@ static void run_block(void *argument, int64_t index, int thread) {
                .first = job->section.first == 0,
                .last = job->section.first + job->section.count == p->inner};
     const ab_blocked_lines lines =
-        p->unit->take(&job->operands, x.lines, job->section, b.lines, p->section + GAP, b.values);
+        p->unit.take(&job->operands, x.lines, job->section, b.lines, p->section + GAP, b.values);
     (void)thread;
     for (int64_t panel = 0; panel < p->panels; panel++) {
         x.columns = piece_of(p->columns, AB_PANEL, panel);
@@ -167,7 +168,7 @@ static void run_block(void *argument, int64_t index, int thread) {
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 static ab_values stored_or(const ab_tensor *tensor, const void *plain, const blocked *p) {
-    return ab_values_of(tensor, plain, p->unit->format);
+    return ab_values_of(tensor, plain, p->unit.format);
 }
 
 /* forward            out = in W^T
@@ -178,7 +179,8 @@ static ab_blocked_operands operands_of(const blocked *p, const ab_pass_args *arg
     const ab_pass_stored *s = args->stored ? args->stored : &none;
     const bool weights = p->kind == AB_PASS_BACKWARD_WEIGHTS;
     const ab_values src = stored_or(s->src, args->src, p);
-    ab_blocked_operands o = {.lines = src, .lines_step = p->inner, .columns_step = p->columns};
+    ab_blocked_operands o = {
+        .unit = &p->unit, .lines = src, .lines_step = p->inner, .columns_step = p->columns};
     if (weights) {
         o.lines = stored_or(s->dout, args->dout, p);
         o.columns = src;
@@ -227,11 +229,11 @@ static int64_t even_piece(int64_t all, int64_t most, int64_t step) {
 /* An even number of blocks, so that two threads have as many. */
 static int64_t block_lines(const blocked *p) {
     const int64_t blocks = 2 * ab_div_up(p->lines, 2 * AB_BLOCKED_LINES);
-    return ab_div_up(ab_div_up(p->lines, blocks), p->unit->lines) * p->unit->lines;
+    return ab_div_up(ab_div_up(p->lines, blocks), p->unit.lines) * p->unit.lines;
 }
 
 static void size_buffers(blocked *p) {
-    const ab_blocked_unit *unit = p->unit;
+    const ab_blocked_unit *unit = &p->unit;
     p->block = block_lines(p);
     p->panels = ab_div_up(p->columns, AB_PANEL);
     p->section = even_piece(p->inner, unit->section, unit->inner);
@@ -249,7 +251,7 @@ ab_status ab_blocked_make(const ab_pass_spec *spec, const ab_blocked_unit *unit,
                           ab_pass **pass) {
     blocked *p = calloc(1, sizeof *p);
     if (!p) return ab_fail(AB_NO_MEMORY, "cannot allocate a product of many rows");
-    p->unit = unit;
+    p->unit = *unit;
     p->kind = spec->kind;
     p->threads = ab_parallel_threads();
     set_shape(p, &spec->conv);

@@ -74,7 +74,7 @@ static ab_status own(const ab_pass_spec *spec, ab_pass **pass) {
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     static const ab_product_kind kind = {
-        .what = "conv2d", .own = own, .tiles = ab_conv_amx_pass, .library = ab_dnnl_conv_pass};
+        .what = "conv2d", .own = own, .bf16 = ab_conv_bf16_pass, .library = ab_dnnl_conv_pass};
     ab_conv conv = geometry(io->attrs);
     ab_window_place(&conv.window, &io->in[0]->shape, &io->out->shape);
     conv.batch = io->in[0]->shape.dim[0];

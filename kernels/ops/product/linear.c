@@ -52,14 +52,14 @@ static ab_status own_pass(const ab_pass_spec *spec, ab_pass **pass) {
     return *pass ? AB_OK : ab_blocked_pass(spec, pass);
 }
 
-static ab_status tiles_pass(const ab_pass_spec *spec, ab_pass **pass) {
-    AB_TRY(ab_few_rows_amx_pass(spec, pass));
-    return *pass ? AB_OK : ab_blocked_amx_pass(spec, pass);
+static ab_status bf16_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    AB_TRY(ab_few_rows_bf16_pass(spec, pass));
+    return *pass ? AB_OK : ab_blocked_bf16_pass(spec, pass);
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     static const ab_product_kind kind = {
-        .what = "linear", .own = own_pass, .tiles = tiles_pass, .library = ab_dnnl_matmul_pass};
+        .what = "linear", .own = own_pass, .bf16 = bf16_pass, .library = ab_dnnl_matmul_pass};
     const linear_attrs *a = io->attrs;
     const ab_shape *in = &io->in[0]->shape;
     const ab_conv conv = ab_conv_of_linear(ab_shape_count(in) / features(in), features(in), a->out_features);

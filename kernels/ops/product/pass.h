@@ -26,6 +26,7 @@ typedef struct ab_pass_spec {
     bool bias;                   /* forward adds a bias */
     const ab_format *operands;   /* format of src, weights and dout: fp32 or a half format */
     const ab_format *accumulate; /* round every product and partial sum to this format; NULL: fp32 */
+    bool native;                 /* half operands by any unit that the CPU has, also where it does not pay */
     bool stored;                 /* the pass may also be given tensors as they are stored (ab_pass_stored) */
     bool sizes_only;             /* packed_bytes, scratch_bytes and text are wanted; the pass cannot run */
 } ab_pass_spec;
@@ -97,13 +98,14 @@ enum { AB_FEW_ROWS = 128 };
 AB_MUST_CHECK ab_status ab_few_rows_pass(const ab_pass_spec *spec, ab_pass **pass);
 AB_MUST_CHECK ab_status ab_few_rows_backward(const ab_pass_spec *spec, ab_pass **pass);
 
-/* The same for bf16 operands on CPUs with AMX, for an even number of inputs: all three products. */
-AB_MUST_CHECK ab_status ab_few_rows_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
+/* The same for bf16 operands on CPUs with a unit for them (bf16_unit.h): all three products, forward for an
+ * even number of inputs. */
+AB_MUST_CHECK ab_status ab_few_rows_bf16_pass(const ab_pass_spec *spec, ab_pass **pass);
 
 /* Products of linear layers with any number of rows, in blocks that stay in cache: fp32 operands; bf16 ones
- * on CPUs with AMX, forward for an even number of inputs. Otherwise leaves *pass NULL. Bits as above. */
+ * as above. Otherwise leaves *pass NULL. Bits as above. */
 AB_MUST_CHECK ab_status ab_blocked_pass(const ab_pass_spec *spec, ab_pass **pass);
-AB_MUST_CHECK ab_status ab_blocked_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
+AB_MUST_CHECK ab_status ab_blocked_bf16_pass(const ab_pass_spec *spec, ab_pass **pass);
 
 /* Convolution for layers with at most eight result channels (LeNet's first layer, the input gradient of its
  * second), for which oneDNN's kernels are slow.
@@ -123,10 +125,10 @@ AB_MUST_CHECK ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass)
  * number of threads nor on the vector width. */
 AB_MUST_CHECK ab_status ab_direct_pass(const ab_pass_spec *spec, ab_pass **pass);
 
-/* Convolutions of bf16 images on CPUs with AMX, for which the library wastes tiles or calls them image by
- * image: stride and dilation 1, one group, channels at both ends at most 16 or a multiple of 16 up to 64. All
- * three products; otherwise leaves *pass NULL. Bits do not depend on the number of threads. */
-AB_MUST_CHECK ab_status ab_conv_amx_pass(const ab_pass_spec *spec, ab_pass **pass);
+/* Convolutions of bf16 images on CPUs with a unit for them (bf16_unit.h): stride and dilation 1, one group,
+ * channels at both ends at most 16 or a multiple of 16 up to 64. All three products; otherwise leaves *pass
+ * NULL. Bits do not depend on the number of threads. */
+AB_MUST_CHECK ab_status ab_conv_bf16_pass(const ab_pass_spec *spec, ab_pass **pass);
 
 /* A product split into slices of the batch or of the outputs. A single-threaded library call per slice uses
  * all threads, and results do not depend on their number.

@@ -68,12 +68,12 @@ static bool tiles_too_wide(const ab_pass_spec *spec) {
     return spec->kind == AB_PASS_FORWARD && channels < FEW && spec->conv.out_channels <= NARROW;
 }
 
-/* Native: our own product of half tiles, or the library's primitive for the half type. AUTO uses the latter
+/* Native: our own product of bf16 pairs, or the library's primitive for the half type. AUTO uses the latter
  * only where the type is hardware-accelerated and the layer fills the tiles. */
 static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
                             ab_pass **pass) {
     if (exec->path != AB_PATH_AUTO && exec->path != AB_PATH_NATIVE) return AB_OK;
-    if (kind->tiles) AB_TRY(kind->tiles(spec, pass));
+    if (kind->bf16) AB_TRY(kind->bf16(spec, pass));
     if (*pass || (exec->path == AB_PATH_AUTO && tiles_too_wide(spec))) return AB_OK;
     AB_TRY(ab_sliced_pass(kind->library, spec, pass));
     if (exec->path == AB_PATH_NATIVE && !*pass && !exec->sizes_only)
@@ -104,6 +104,7 @@ static ab_status choose(const ab_exec *exec, product *p, ab_pass_spec spec, cons
         AB_TRY(ab_reference_pass(&spec, &q->pass));
     } else if (half) {
         spec.operands = half;
+        spec.native = exec->path == AB_PATH_NATIVE;
         AB_TRY(try_native(exec, p->kind, &spec, &q->pass));
     }
     const char *prefix = q->pass && spec.operands == half ? "native+" : converts ? "convert+" : "";

@@ -14,7 +14,7 @@ AB_BEGIN_DECLS
 typedef struct ab_product_kind {
     const char *what;      /* op name, for error messages */
     ab_pass_maker own;     /* this project's vectorised kernel for some fp32 shapes; may be NULL */
-    ab_pass_maker tiles;   /* the same for bf16 operands on the tile unit (amx.h); may be NULL */
+    ab_pass_maker bf16;    /* the same for bf16 operands on a unit for them (bf16_unit.h); may be NULL */
     ab_pass_maker library; /* oneDNN */
 } ab_product_kind;
 

@@ -28,8 +28,8 @@ static const conv_case cases[] = {
     {2, 9, 13, 2, 4, 3, 6, 2, 3, 1, 2, 1, 1, 1, true},
     {2, 11, 9, 2, 5, 3, 3, 1, 1, 1, 1, 3, 1, 1, true},
     {3, 4, 4, 5, 1, 4, 4, 1, 1, 3, 3, 1, 1, 1, false},
-    /* tiles of AMX: several a row, an odd width, more images than blocks, a row of the kernel as long as
-       allowed */
+    /* pairs of bf16, tiles of AMX: several a row, an odd width, more images than blocks, a row of the kernel
+       as long as allowed */
     {3, 9, 37, 6, 7, 3, 4, 1, 1, 1, 2, 1, 1, 1, true},
     {17, 6, 17, 8, 12, 2, 8, 1, 1, 0, 3, 1, 1, 1, true},
     {2, 7, 6, 8, 16, 3, 2, 1, 1, 2, 1, 1, 1, 1, false},
@@ -44,7 +44,7 @@ static const conv_case cases[] = {
     {1, 3, 9, 64, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, false},
     {2, 3, 8, 16, 16, 3, 3, 2, 1, 3, 1, 1, 1, 1, true},
     {1, 6, 9, 16, 32, 5, 5, 1, 2, 2, 2, 1, 1, 1, true},
-    /* tiles of AMX: three and four of them side by side, more positions than tiles */
+    /* pairs of bf16, tiles of AMX: three and four of them side by side, more positions than tiles */
     {9, 5, 9, 48, 64, 3, 2, 1, 1, 2, 0, 1, 1, 1, true},
     /* where implementations of oneDNN are wrong (library_defects.c) */
     {1, 9, 6, 33, 5, 3, 1, 1, 1, 0, 0, 2, 1, 1, true},

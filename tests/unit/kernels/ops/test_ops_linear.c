@@ -3,7 +3,7 @@
 #include "oracle/op_run.h"
 
 #include "kernels/format/convert.h"
-#include "kernels/ops/product/amx.h"
+#include "kernels/ops/product/bf16_unit.h"
 #include "kernels/vec/isa.h"
 #include "oracle/conv.h"
 
@@ -248,28 +248,33 @@ static void half_results_are_those_of_fp32_rounded_once(void **state) {
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
-static bool uses_tiles(ab_isa level, const linear_case *k, const char *tiles_text) {
+static bool runs_as(ab_isa level, ab_cpu_path path, const linear_case *k, const char *text) {
     op_attrs attrs = attrs_of(k);
-    ab_exec exec = {.training = true};
+    ab_exec exec = {.training = true, .path = path};
     op_run r;
     assert_int_equal(ab_isa_force(level), AB_OK);
     open_case(&r, k, &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
     assert_int_equal(op_run_prepare(&r), AB_OK);
-    const bool tiles = strcmp(ab_op_linear.describe(&r.io, "backward_data"), tiles_text) == 0;
+    const bool same = strcmp(ab_op_linear.describe(&r.io, "backward_data"), text) == 0;
     op_run_close(&r);
-    return tiles;
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+    return same;
 }
 
-static void bf16_is_computed_in_tiles_where_the_cpu_level_has_them(void **state) {
+static void bf16_is_computed_in_pairs_where_the_cpu_level_has_a_unit(void **state) {
     (void)state;
     static const linear_case many = {200, 40, 50, true};
     const linear_case *of[] = {&cases[5], &many};
-    static const char *const text[] = {"native+tiles:amx_bf16", "native+blocked:amx_bf16"};
-    for (size_t i = 0; i < AB_COUNT_OF(of); i++) {
-        assert_false(uses_tiles(AB_ISA_PLAIN, of[i], text[i]));
-        assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
-        assert_int_equal(uses_tiles(ab_isa_best(), of[i], text[i]), ab_amx_is_usable());
-    }
+    static const char *const kinds[] = {"panel", "blocked"};
+    for (int path = AB_PATH_AUTO; path <= AB_PATH_NATIVE; path++)
+        for (size_t i = 0; i < AB_COUNT_OF(of); i++) {
+            const ab_bf16_unit *unit = ab_bf16_unit_get(path == AB_PATH_NATIVE);
+            char text[64];
+            if (!unit) continue;
+            snprintf(text, sizeof text, "native+%s:%s", kinds[i], unit->name);
+            assert_true(runs_as(ab_isa_best(), (ab_cpu_path)path, of[i], text));
+            assert_false(runs_as(AB_ISA_PLAIN, AB_PATH_AUTO, of[i], text));
+        }
 }
 
 static void check_infinities(const linear_case *k, ab_cpu_path path) {
@@ -327,7 +332,7 @@ int main(void) {
         cmocka_unit_test(bits_do_not_depend_on_the_lanes),
         cmocka_unit_test(every_vector_width_gives_the_same_bits),
         cmocka_unit_test(half_results_are_those_of_fp32_rounded_once),
-        cmocka_unit_test(bf16_is_computed_in_tiles_where_the_cpu_level_has_them),
+        cmocka_unit_test(bf16_is_computed_in_pairs_where_the_cpu_level_has_a_unit),
         cmocka_unit_test(infinities_stay_in_their_row),
         cmocka_unit_test(images_must_be_flattened_first),
         cmocka_unit_test(flops_count_two_per_multiply_add),

@@ -1,13 +1,13 @@
-/* Convolutions with bf16 operands on the tile unit (amx.h), one image at a time; see pass.h. Each thread
- * works on a zero-padded copy of its image, of which 16 adjacent positions are a tile: the values under a row
- * of the kernel are contiguous there. Positions run on from one row of the copy to the next; results at those
+/* Convolutions with bf16 operands on a unit for pairs (bf16_unit.h), one image at a time; see pass.h. Each
+ * thread works on a zero-padded copy of its image: the values under a row of the kernel are contiguous
+ * there. Positions run on from one row of the copy to the next; results at those
  * beyond the end of a row are dropped. An input gradient is the convolution of the padded output gradient
  * with the turned kernel. */
 #include "kernels/ops/product/pass.h"
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
-#include "kernels/ops/product/amx.h"
+#include "kernels/ops/product/bf16_unit.h"
 #include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/vec_ops.h"
 
@@ -16,10 +16,11 @@
 
 /* Weight gradients are summed in at most this many blocks of images, then over the blocks in order.
  * RUN: values under a row of the kernel that a weight gradient sums at once. */
-enum { SIDE = AB_AMX_SIDE, MAX_IMAGE_BLOCKS = 8, MOST_CHANNELS = 64, RUN = AB_AMX_TILES * SIDE };
+enum { SIDE = AB_BF16_SIDE, MAX_IMAGE_BLOCKS = 8, MOST_CHANNELS = 64, RUN = AB_BF16_TILES * SIDE };
 
-typedef struct conv_amx {
+typedef struct conv_bf16 {
     ab_pass base;
+    const ab_bf16_unit *unit;
     ab_conv conv;
     ab_pass_kind kind;
     int threads;
@@ -28,15 +29,15 @@ typedef struct conv_amx {
     int64_t image[2], size[2],
         edge[2];       /* rows and columns of the image, of its padded copy, and zeros before it */
     int64_t out[2];    /* rows and columns of the result (weight gradients: of dout) */
-    int64_t run;       /* values under a row of the kernel, a multiple of AB_AMX_INNER */
+    int64_t run;       /* values under a row of the kernel, a multiple of the unit's */
     int64_t span;      /* weight gradients: values under a row of the kernel, up to whole tiles */
     int64_t positions; /* pixels of a result (weight gradients: a dout) that is as wide as the copy */
     int64_t blocks;    /* of images */
     size_t copy_bytes, result_bytes, pairs_bytes, turned_bytes, thread_bytes, block_bytes;
-} conv_amx;
+} conv_bf16;
 
 typedef struct conv_job {
-    const conv_amx *p;
+    const conv_bf16 *p;
     const ab_pass_args *args;
     const uint16_t *src, *dout; /* dout: of weight gradients */
     ab_values dst;
@@ -50,8 +51,8 @@ static char *thread_memory(const conv_job *job) {
     return (char *)job->args->scratch + (size_t)ab_parallel_thread() * job->p->thread_bytes;
 }
 
-static int64_t image_values(const conv_amx *p) { return p->image[0] * p->image[1] * p->channels; }
-static int64_t dout_values(const conv_amx *p) { return p->out[0] * p->out[1] * p->conv.out_channels; }
+static int64_t image_values(const conv_bf16 *p) { return p->image[0] * p->image[1] * p->channels; }
+static int64_t dout_values(const conv_bf16 *p) { return p->out[0] * p->out[1] * p->conv.out_channels; }
 
 /* The calling thread's copy, zeroed: images are as large as each other, so the zeros around them stay. */
 static uint16_t *clear_copy(const conv_job *job) {
@@ -61,7 +62,7 @@ static uint16_t *clear_copy(const conv_job *job) {
 }
 
 static void copy_image(const conv_job *job, int64_t image, uint16_t *copy) {
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     const uint16_t *from = job->src + image * image_values(p);
     const int64_t row = p->image[1] * p->channels;
     for (int64_t y = 0; y < p->image[0]; y++)
@@ -70,7 +71,7 @@ static void copy_image(const conv_job *job, int64_t image, uint16_t *copy) {
 }
 
 /* Images [first, end) of a block. */
-static void block_range(const conv_amx *p, int64_t block, int64_t *first, int64_t *end) {
+static void block_range(const conv_bf16 *p, int64_t block, int64_t *first, int64_t *end) {
     const int64_t images = ab_div_up(p->conv.batch, p->blocks);
     *first = ab_min64(block * images, p->conv.batch);
     *end = ab_min64((block + 1) * images, p->conv.batch);
@@ -80,7 +81,7 @@ static void block_range(const conv_amx *p, int64_t block, int64_t *first, int64_
 
 /* Packed: [16 channels of the result][kernel row][run / 2][channel of the 16][2]. */
 static ab_status pack(ab_pass *base, const void *weights, void *packed, void *scratch) {
-    const conv_amx *p = (const conv_amx *)base;
+    const conv_bf16 *p = (const conv_bf16 *)base;
     const int64_t in = p->conv.window.channels, kh = p->conv.window.kernel[0], kw = p->conv.window.kernel[1];
     const bool turned = p->kind == AB_PASS_BACKWARD_DATA;
     const uint16_t *from = weights;
@@ -98,33 +99,29 @@ static ab_status pack(ab_pass *base, const void *weights, void *packed, void *sc
     return AB_OK;
 }
 
-/* Results at all positions, [position][wide]. Two tiles of positions by two of channels if there are two. */
+/* Results at all positions, [position][wide]. */
 static void slide_positions(const conv_job *job, const uint16_t *copy, float *result) {
-    const conv_amx *p = job->p;
-    const bool two = p->sides % 2 == 0;
-    const int64_t step = two ? 2 : 1, at_once = two ? 2 : AB_AMX_TILES,
-                  weights = p->conv.window.kernel[0] * p->run * SIDE;
-    ab_amx_slide slide = {.c_step = p->wide,
-                          .a_step = p->channels,
-                          .runs = p->conv.window.kernel[0],
-                          .run = p->run,
-                          .run_step = p->size[1] * p->channels};
-    for (int64_t side = 0; side < p->sides; side += step)
-        for (int64_t at = 0; at < p->positions; at += at_once * SIDE) {
-            for (int i = 0; i < AB_AMX_TILES; i++) {
-                const int64_t position = at + (two ? i / 2 : i) * SIDE, own = side + (two ? i % 2 : 0);
-                slide.a[i] = copy + position * p->channels;
-                slide.b[i] = (const uint16_t *)job->args->weights + own * weights;
-                slide.c[i] = result + position * p->wide + own * SIDE;
-                slide.bias[i] = job->bias + own * SIDE;
-            }
-            (two ? ab_amx_convolve_pairs : ab_amx_convolve)(&slide);
-        }
+    const conv_bf16 *p = job->p;
+    const int64_t weights = p->conv.window.kernel[0] * p->run * SIDE;
+    const ab_bf16_product m = {.a = copy,
+                               .b = job->args->weights,
+                               .start = job->bias,
+                               .c = result,
+                               .a_step = p->channels,
+                               .c_step = p->wide,
+                               .b_step = weights,
+                               .b_row = 2 * SIDE,
+                               .rows = p->positions,
+                               .inner = p->run,
+                               .runs = p->conv.window.kernel[0],
+                               .run_step = p->size[1] * p->channels,
+                               .tiles = (int)p->sides};
+    p->unit->multiply(&m);
 }
 
 /* Row y of the result of an image, without what lies beyond its end. */
 static void keep_row(const conv_job *job, int64_t image, int64_t y, const float *from, float *buffer) {
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     const int64_t n = p->out[1] * p->delivered, at = (image * p->out[0] + y) * n;
     const ab_pass_stored *stored = job->args->stored;
     const bool rounds = stored && !ab_is_f32(stored->dst);
@@ -138,7 +135,7 @@ static void keep_row(const conv_job *job, int64_t image, int64_t y, const float 
 }
 
 static void slide_image(const conv_job *job, int64_t image, uint16_t *copy) {
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     float *result = (float *)(void *)(thread_memory(job) + p->copy_bytes),
           *row = result + p->positions * p->wide;
     copy_image(job, image, copy);
@@ -148,14 +145,14 @@ static void slide_image(const conv_job *job, int64_t image, uint16_t *copy) {
 
 static void slide_block(void *argument, int64_t block, int thread) {
     conv_job *job = argument;
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     int64_t first, end;
     (void)thread;
     block_range(p, block, &first, &end);
     uint16_t *copy = clear_copy(job);
-    ab_amx_begin();
+    p->unit->begin();
     for (int64_t image = first; image < end; image++) slide_image(job, image, copy);
-    ab_amx_end();
+    p->unit->end();
     job->nonfinite[block] = !ab_values_finite(job->src + first * image_values(p), &ab_format_bf16,
                                               (end - first) * image_values(p));
 }
@@ -164,7 +161,7 @@ static void slide_block(void *argument, int64_t block, int thread) {
 
 /* A block's sums: [kernel row][outputs][span]. */
 static float *block_sums(const conv_job *job, int64_t block) {
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     return (float *)(void *)((char *)job->args->scratch + (size_t)p->threads * p->thread_bytes +
                              (size_t)block * p->block_bytes);
 }
@@ -175,52 +172,52 @@ static uint16_t *turned_memory(const conv_job *job) {
 
 /* dout of an image as [outputs][positions]. Where the copy is wider it stays zero from image to image. */
 static const uint16_t *turn_dout(const conv_job *job, int64_t image) {
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     const int64_t channels = p->conv.out_channels;
     uint16_t *turned = turned_memory(job);
     const uint16_t *from = job->dout + image * dout_values(p);
     for (int64_t o = 0; o < channels; o += SIDE)
         for (int64_t y = 0; y < p->out[0]; y++)
             for (int64_t x = 0; x < p->out[1]; x += SIDE)
-                ab_amx_turn(turned + o * p->positions + y * p->size[1] + x, p->positions,
-                            from + (y * p->out[1] + x) * channels + o, channels,
-                            ab_min64(SIDE, p->out[1] - x), ab_min64(SIDE, channels - o));
+                ab_bf16_turn(turned + o * p->positions + y * p->size[1] + x, p->positions,
+                             from + (y * p->out[1] + x) * channels + o, channels,
+                             ab_min64(SIDE, p->out[1] - x), ab_min64(SIDE, channels - o));
     return turned;
 }
 
 /* Values of the copy in pairs of those of two pixels beside each other. */
 static const uint16_t *pair_pixels(const conv_job *job, const uint16_t *copy) {
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     uint16_t *pairs = (uint16_t *)(void *)(thread_memory(job) + p->copy_bytes);
-    ab_amx_pair_up(pairs, copy, p->channels, (int64_t)(p->pairs_bytes / (2 * sizeof *pairs)));
+    ab_bf16_pair_up(pairs, copy, p->channels, (int64_t)(p->pairs_bytes / (2 * sizeof *pairs)));
     return pairs;
 }
 
 static void weights_image(const conv_job *job, int64_t image, uint16_t *copy, float *sums, bool continues) {
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     copy_image(job, image, copy);
     const uint16_t *pairs = pair_pixels(job, copy), *turned = turn_dout(job, image);
-    ab_amx_product m = {.a_step = p->positions,
-                        .c_step = p->span,
-                        .b_step = 2 * SIDE,
-                        .b_row = 4 * p->channels,
-                        .inner = p->positions,
-                        .continues = continues};
+    ab_bf16_product m = {.a_step = p->positions,
+                         .c_step = p->span,
+                         .b_step = 2 * SIDE,
+                         .b_row = 4 * p->channels,
+                         .inner = p->positions,
+                         .rows = p->wide,
+                         .runs = 1,
+                         .continues = continues};
     for (int64_t y = 0; y < p->conv.window.kernel[0]; y++)
         for (int64_t j = 0; j < p->span; j += RUN) {
             m.b = pairs + 2 * (y * p->size[1] * p->channels + j);
-            m.tiles = (int)ab_min64(AB_AMX_TILES, (p->span - j) / SIDE);
-            for (int64_t o = 0; o < p->wide; o += SIDE) {
-                m.a = turned + o * p->positions;
-                m.c = sums + (y * p->wide + o) * p->span + j;
-                ab_amx_multiply(&m);
-            }
+            m.tiles = (int)ab_min64(AB_BF16_TILES, (p->span - j) / SIDE);
+            m.a = turned;
+            m.c = sums + y * p->wide * p->span + j;
+            p->unit->multiply(&m);
         }
 }
 
 static void weights_block(void *argument, int64_t block, int thread) {
     conv_job *job = argument;
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     int64_t first, end;
     (void)thread;
     block_range(p, block, &first, &end);
@@ -228,9 +225,9 @@ static void weights_block(void *argument, int64_t block, int thread) {
     if (first == end) memset(sums, 0, p->block_bytes);
     memset(turned_memory(job), 0, p->turned_bytes);
     uint16_t *copy = clear_copy(job);
-    ab_amx_begin();
+    p->unit->begin();
     for (int64_t image = first; image < end; image++) weights_image(job, image, copy, sums, image > first);
-    ab_amx_end();
+    p->unit->end();
     job->nonfinite[block] = !ab_values_finite(job->src + first * image_values(p), &ab_format_bf16,
                                               (end - first) * image_values(p)) ||
                             !ab_values_finite(job->dout + first * dout_values(p), &ab_format_bf16,
@@ -240,7 +237,7 @@ static void weights_block(void *argument, int64_t block, int thread) {
 /* Adds the blocks of images for kernel row y, in torch's layout. */
 static void join_row(void *argument, int64_t y, int thread) {
     const conv_job *job = argument;
-    const conv_amx *p = job->p;
+    const conv_bf16 *p = job->p;
     const int64_t in = p->channels, kh = p->conv.window.kernel[0], kw = p->conv.window.kernel[1],
                   n = p->wide * p->span;
     float *sums = block_sums(job, 0) + y * n;
@@ -255,7 +252,7 @@ static void join_row(void *argument, int64_t y, int thread) {
 /* ---- the pass ---------------------------------------------------------------------------------- */
 
 static ab_status run(ab_pass *base, const ab_pass_args *args) {
-    const conv_amx *p = (const conv_amx *)base;
+    const conv_bf16 *p = (const conv_bf16 *)base;
     const ab_pass_stored *stored = args->stored;
     const bool weights = p->kind == AB_PASS_BACKWARD_WEIGHTS;
     conv_job job = {.p = p, .args = args, .src = stored ? stored->src->data : args->src};
@@ -272,7 +269,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 
 static void destroy(ab_pass *pass) { free(pass); }
 
-static void set_shape(conv_amx *p) {
+static void set_shape(conv_bf16 *p) {
     const ab_window *w = &p->conv.window;
     const bool data = p->kind == AB_PASS_BACKWARD_DATA, weights = p->kind == AB_PASS_BACKWARD_WEIGHTS;
     p->channels = data ? p->conv.out_channels : w->channels;
@@ -284,22 +281,22 @@ static void set_shape(conv_amx *p) {
         p->size[i] = p->out[i] + w->kernel[i] - 1;
     }
     p->size[1] += weights ? p->size[1] % 2 : 0;
-    p->run = ab_div_up(w->kernel[1] * p->channels, AB_AMX_INNER) * AB_AMX_INNER;
+    p->run = ab_div_up(w->kernel[1] * p->channels, p->unit->inner) * p->unit->inner;
     p->span = ab_div_up(w->kernel[1] * p->channels, SIDE) * SIDE;
     p->sides = ab_div_up(p->delivered, SIDE);
     p->wide = p->sides * SIDE;
     const int64_t last = weights
                              ? ab_max64(p->size[1], ab_div_up(p->out[1], SIDE) * SIDE) /* of the last row */
                              : p->out[1],
-                  whole = weights             ? AB_AMX_INNER
-                          : p->sides % 2 == 0 ? 2 * SIDE
-                                              : AB_AMX_TILES * SIDE;
+                  whole = weights             ? p->unit->inner
+                          : p->sides % 2 == 0 ? 2 * p->unit->rows
+                                              : 4 * p->unit->rows;
     p->positions = ab_div_up((p->out[0] - 1) * p->size[1] + last, whole) * whole;
     p->blocks = ab_min64(p->conv.batch, MAX_IMAGE_BLOCKS);
 }
 
 /* Tiles read beyond the last pixel of a copy: a run of values, or all positions for the last kernel row. */
-static void size_buffers(conv_amx *p) {
+static void size_buffers(conv_bf16 *p) {
     const bool weights = p->kind == AB_PASS_BACKWARD_WEIGHTS;
     const int64_t rows = p->conv.window.kernel[0],
                   read = ab_max64(p->size[0] * p->size[1], p->positions + rows * p->size[1]) * p->channels;
@@ -321,22 +318,44 @@ static bool few(int64_t channels) {
     return channels <= SIDE || (channels <= MOST_CHANNELS && channels % SIDE == 0);
 }
 
-/* A row of the kernel that is shorter than half a tile wastes more than vectors do. */
 static bool applies(const ab_pass_spec *spec) {
     const ab_window *w = &spec->conv.window;
     const bool plain = w->stride[0] == 1 && w->stride[1] == 1 && w->dilation[0] == 1 && w->dilation[1] == 1 &&
                        w->padding[0] < w->kernel[0] && w->padding[1] < w->kernel[1];
     return spec->operands == &ab_format_bf16 && !spec->accumulate && plain && spec->conv.groups == 1 &&
-           few(w->channels) && few(spec->conv.out_channels) &&
-           w->kernel[1] * w->channels >= AB_AMX_INNER / 2 && ab_amx_is_usable();
+           few(w->channels) && few(spec->conv.out_channels);
 }
 
-ab_status ab_conv_amx_pass(const ab_pass_spec *spec, ab_pass **pass) {
+/* Multiply-adds of 16 sums that vectors of pairs compute for an image. */
+static int64_t pair_steps(const conv_bf16 *p) {
+    const int64_t rows = p->conv.window.kernel[0];
+    if (p->kind == AB_PASS_BACKWARD_WEIGHTS) return rows * p->wide * p->span / SIDE * p->positions / 2;
+    return rows * p->positions * p->sides * p->run / 2;
+}
+
+/* The same of fp32 vectors, which our own kernels fill. */
+static int64_t fp32_steps(const conv_bf16 *p) {
+    const ab_window *w = &p->conv.window;
+    return p->out[0] * p->out[1] * w->kernel[0] * w->kernel[1] * w->channels * p->conv.out_channels / SIDE;
+}
+
+/* Whether the unit is faster than fp32 vectors. Tiles: a row of the kernel that is shorter than half a tile
+ * wastes more than vectors do. Vectors: padding costs more than pairs save, or than their preparation takes.
+ */
+static bool pays(const conv_bf16 *p) {
+    const ab_window *w = &p->conv.window;
+    if (p->unit->rows > 1) return w->kernel[1] * w->channels >= SIDE;
+    return 5 * pair_steps(p) <= 4 * fp32_steps(p);
+}
+
+ab_status ab_conv_bf16_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    const ab_bf16_unit *unit = ab_bf16_unit_get(spec->native);
     *pass = NULL;
-    if (!applies(spec)) return AB_OK;
-    conv_amx *p = calloc(1, sizeof *p);
-    if (!p) return ab_fail(AB_NO_MEMORY, "cannot allocate a convolution in tiles");
+    if (!unit || !applies(spec)) return AB_OK;
+    conv_bf16 *p = calloc(1, sizeof *p);
+    if (!p) return ab_fail(AB_NO_MEMORY, "cannot allocate a convolution of bf16 pairs");
     p->threads = ab_parallel_threads();
+    p->unit = unit;
     p->kind = spec->kind;
     p->conv = spec->conv;
     p->base = (ab_pass){.takes_stored = spec->stored,
@@ -344,8 +363,12 @@ ab_status ab_conv_amx_pass(const ab_pass_spec *spec, ab_pass **pass) {
                         .run = run,
                         .destroy = destroy};
     set_shape(p);
+    if (!spec->native && !pays(p)) {
+        free(p);
+        return AB_OK;
+    }
     size_buffers(p);
-    ab_text_show(p->base.text, sizeof p->base.text, "tiles:amx_bf16");
+    ab_text_show(p->base.text, sizeof p->base.text, "rows:%s", unit->name);
     *pass = &p->base;
     return AB_OK;
 }

@@ -1,0 +1,114 @@
+/* Products of bf16 pairs in vectors of 16 sums; see bf16_unit.h. A block of sums stays in registers over the
+ * whole inner dimension: 24 of 32 registers, or 8, as many as address rows without reloading. Each pair of a
+ * is broadcast. Compiled for AVX512-BF16 function by function, so that the rest of the program runs on other
+ * CPUs. */
+#include "kernels/ops/product/bf16_unit.h"
+
+#include <stddef.h>
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <immintrin.h>
+
+#define FOR_VECTORS __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define INLINE FOR_VECTORS static inline __attribute__((always_inline))
+
+enum { SIDE = AB_BF16_SIDE, MOST_SUMS = 24 };
+
+/* A pair anywhere in memory. */
+typedef struct {
+    int32_t values;
+} __attribute__((packed, may_alias)) pair;
+
+/* Rows [row, row + rows) of a product, `tiles` wide; both are constants where it is inlined. */
+INLINE void add_block(const ab_bf16_product *p, int64_t row, const int rows, const int tiles) {
+    const uint16_t *b = p->b;
+    float *c = p->c + row * p->c_step;
+    __m512 sum[MOST_SUMS];
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int t = 0; t < tiles; t++)
+            sum[r * tiles + t] = p->continues ? _mm512_loadu_ps(c + r * p->c_step + t * SIDE)
+                                 : p->start   ? _mm512_loadu_ps(p->start + t * SIDE)
+                                              : _mm512_setzero_ps();
+    for (int64_t run = 0; run < p->runs; run++) {
+        const uint16_t *a = p->a + row * p->a_step + run * p->run_step;
+        for (int64_t k = 0; k < p->inner; k += 2, b += p->b_row, a += 2) {
+            __m512i column[AB_BF16_TILES];
+#pragma GCC unroll 4
+            for (int t = 0; t < tiles; t++) column[t] = _mm512_loadu_si512(b + t * p->b_step);
+#pragma GCC unroll 12
+            for (int r = 0; r < rows; r++) {
+                const __m512i both =
+                    _mm512_set1_epi32(((const pair *)(const void *)(a + r * p->a_step))->values);
+#pragma GCC unroll 4
+                for (int t = 0; t < tiles; t++)
+                    sum[r * tiles + t] =
+                        _mm512_dpbf16_ps(sum[r * tiles + t], (__m512bh)both, (__m512bh)column[t]);
+            }
+        }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int t = 0; t < tiles; t++) _mm512_storeu_ps(c + r * p->c_step + t * SIDE, sum[r * tiles + t]);
+}
+
+/* Blocks of so many rows, smaller ones at the end. */
+#define BLOCKS(wide, high)                                                                                   \
+    for (; row + (high) <= p->rows; row += (high)) add_block(p, row, high, wide)
+
+FOR_VECTORS static void one_wide(const ab_bf16_product *p) {
+    int64_t row = 0;
+    BLOCKS(1, 8);
+    BLOCKS(1, 4);
+    BLOCKS(1, 1);
+}
+
+FOR_VECTORS static void two_wide(const ab_bf16_product *p) {
+    int64_t row = 0;
+    BLOCKS(2, 12);
+    BLOCKS(2, 4);
+    BLOCKS(2, 1);
+}
+
+FOR_VECTORS static void three_wide(const ab_bf16_product *p) {
+    int64_t row = 0;
+    BLOCKS(3, 8);
+    BLOCKS(3, 4);
+    BLOCKS(3, 1);
+}
+
+/* 16 rows as 6, 5 and 5. */
+FOR_VECTORS static void four_wide(const ab_bf16_product *p) {
+    int64_t row = 0;
+    for (; row < p->rows && (p->rows - row) % 6 != 0 && p->rows - row >= 5; row += 5) add_block(p, row, 5, 4);
+    BLOCKS(4, 6);
+    BLOCKS(4, 2);
+    BLOCKS(4, 1);
+}
+
+static void multiply(const ab_bf16_product *p) {
+    static void (*const wide[])(const ab_bf16_product *) = {one_wide, two_wide, three_wide, four_wide};
+    wide[p->tiles - 1](p);
+}
+
+static void nothing(void) {}
+
+/* CPUID leaf 7, subleaf 1: EAX bit 5. That the system saves the registers is part of the CPU level. */
+const ab_bf16_unit *ab_bf16_unit_avx512(void) {
+    enum { LEAF = 7, BF16_BIT = 5 };
+    static const ab_bf16_unit unit = {
+        .name = "avx512_bf16", .rows = 1, .inner = 2, .begin = nothing, .end = nothing, .multiply = multiply};
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    const bool has = __get_cpuid_count(LEAF, 1, &eax, &ebx, &ecx, &edx) && (eax >> BF16_BIT & 1U);
+    return has ? &unit : NULL;
+}
+
+#else
+
+const ab_bf16_unit *ab_bf16_unit_avx512(void) { return NULL; }
+
+#endif

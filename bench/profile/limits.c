@@ -2,6 +2,7 @@
  * are memcpy in chunks, shared out as kernels are. */
 #include "bench/profile/limits.h"
 
+#include "bench/profile/round_trip.h"
 #include "bench/timer/timer.h"
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
@@ -229,6 +230,9 @@ ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, int64_t 
         for (size_t s = 0; s < AB_COUNT_OF(sides) && formats >> i & 1u; s++)
             AB_TRY(measure_product(sides[s], all[i], path, attempts_ns, &limits->flops[i]));
     }
+    const double trip = ab_round_trip_ns(attempts_ns);
+    if (trip > 0 && (limits->round_trip_ns <= 0 || trip < limits->round_trip_ns))
+        limits->round_trip_ns = trip;
     AB_TRY(measure_functions(attempts_ns, limits));
     return measure_copies(attempts_ns, limits);
 }

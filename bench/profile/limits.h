@@ -18,6 +18,8 @@ typedef struct ab_machine_limits {
     double functions[AB_ELEMENTARY_COUNT]; /* values per second of exp, tanh and (as gelu) erf in cache */
     double size[AB_LIMIT_SIZES];           /* bytes of a working set, ascending */
     double bytes[AB_LIMIT_SIZES];          /* per second, read and written, while copying within it */
+    double round_trip_ns;                  /* of a cache line between two threads; 0: one thread, or a busy
+                                              machine */
 } ab_machine_limits;
 
 /* Measures the products of the formats in `formats` (bit i: row i), those that train on `path` and the

@@ -25,6 +25,8 @@ static void print_limits(const ab_machine_limits *limits) {
     for (int i = 0; i < AB_LIMIT_SIZES; i++)
         ab_print(stdout, "%s %.3g GB/s in %g MiB", i ? "," : "", limits->bytes[i] * 1e-9,
                  limits->size[i] / 0x1p20);
+    if (limits->round_trip_ns > 0)
+        ab_print(stdout, "; a cache line to another thread and back %.0f ns", limits->round_trip_ns);
     printf("\n");
 }
 
@@ -136,6 +138,8 @@ cJSON *ab_machine_limits_json(const ab_machine_limits *limits) {
         cJSON_AddNumberToObject(copy, "bytes_per_s", limits->bytes[i]);
         cJSON_AddItemToArray(copies, copy);
     }
+    if (limits->round_trip_ns > 0)
+        cJSON_AddNumberToObject(all, "thread_round_trip_ns", limits->round_trip_ns);
     return all;
 }
 

@@ -1,10 +1,11 @@
 /* A unit for products of bf16 values, summed in fp32: AMX-BF16 tiles of 16 x 16 sums, or AVX512-BF16 vectors
  * of 16.
  *
- * Both multiply pairs of the inner dimension: for every pair, the value of odd index first, then that of even
- * index, each is multiplied and added to the sum in one rounding to nearest even. (For vectors compared with
- * fmaf on an AMD Zen 4, 20 million random sums, bit for bit.) Subnormal operands and sums are taken as zero.
- * A sum is one chain in the order of the inner dimension, whatever is computed beside it.
+ * Vectors: for every pair of the inner dimension, the value of odd index first, then that of even index, each
+ * is multiplied and added to the sum in one rounding to nearest even (compared with fmaf on an AMD Zen 4, 20
+ * million random sums, bit for bit). Tiles: by Intel's manual the products of 32 inner values are summed so
+ * from zero, even index first, and then added to the sum. Both take subnormal operands and sums as zero, and
+ * a sum does not depend on what is computed beside it.
  *
  * A thread begins before products and ends after them. Internal to kernels/ops/product. */
 #ifndef AB_KERNELS_OPS_PRODUCT_BF16_UNIT_H

@@ -1,6 +1,6 @@
 """What rounding loses in the operations of looked-at steps: increments of sums, averages, counters, states
 and running statistics that are kept in a half format, sums that leave its range, and what casts to a format
-of one byte overflow or flush.
+of one byte, or of gradients to fp16 in a function's own backward(), overflow or flush.
 
 A sum is an addition that reads what the same line wrote before, in place or through operations between. Its
 increment is lost where the result is what was there before, although in double it is another number. Sums
@@ -258,11 +258,14 @@ class Rounding:
         if momentum:
             self._count("running_mean_lost", place, int((off & ~nearer).sum()), mean.numel())
 
-    # -- formats of one byte -------------------------------------------------------------------------
+    # -- casts to fp16 and to formats of one byte ----------------------------------------------------
 
     def _narrowed(self, op: Any, source: Any, out: Any) -> None:
-        """A cast to a format of one byte."""
-        if str(getattr(out, "dtype", "")).rsplit(".", 1)[-1] not in _BYTES or not op.place:
+        """A cast of gradients to fp16, or of anything to a format of one byte."""
+        form = str(getattr(out, "dtype", "")).rsplit(".", 1)[-1]
+        if form == "float16" and op.function and op.place:
+            self._flushed(op, source, out)
+        if form not in _BYTES or not op.place:
             return
         wide, kept = source.detach().float(), out.detach().float()
         used = wide.isfinite() & (wide != 0)
@@ -272,9 +275,16 @@ class Rounding:
         if op.stage == "backward":
             self._count("fp8_gradients_flushed", op.label, int(flushed.sum()), int(used.sum()))
 
+    def _flushed(self, op: Any, source: Any, out: Any) -> None:
+        """A cast that the backward() of the user's own function makes, by energy: what becomes 0, and all."""
+        energy = source.detach().double().square()
+        energy = energy.where(energy.isfinite(), energy.new_zeros(()))
+        lost = energy[out.detach() == 0]
+        self._count("gradients_flushed", op.label, float(lost.sum()), float(energy.sum()))
+
     # -- what was found ------------------------------------------------------------------------------
 
-    def _count(self, name: str, place: str, part: int, whole: int) -> None:
+    def _count(self, name: str, place: str, part: float, whole: float) -> None:
         row = self._facts.setdefault((name, place), [0, 0])
         row[0] += part
         row[1] += whole

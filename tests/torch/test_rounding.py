@@ -282,6 +282,28 @@ class OneByte(unittest.TestCase):
         self.assertEqual(found(lambda: steps(0.1)), {})
 
 
+class Backward(unittest.TestCase):
+    def test_gradients_that_a_function_casts_to_fp16_and_flushes(self):
+        class Round(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.round()
+
+            @staticmethod
+            def backward(ctx, slope):
+                return slope.half().float()
+
+        def steps(*sizes):
+            x = torch.ones(len(sizes), requires_grad=True)
+            (Round.apply(x) * torch.tensor(sizes)).sum().backward()
+
+        self.assertEqual(found(lambda: steps(1e-9, 1e-10)), {"gradients_flushed": 1.0})
+        self.assertEqual(found(lambda: steps(0.5, 0.1)), {})
+        self.assertLess(found(lambda: steps(0.5, 1e-9))["gradients_flushed"], 1e-12)
+        x = torch.ones(3, requires_grad=True)  # the cast's own backward pass: what scales are for
+        self.assertEqual(found(lambda: (x.half().float() * 1e-10).sum().backward()), {})
+
+
 SCRIPT = """
     import torch
     torch.manual_seed(0)

@@ -58,6 +58,61 @@ ab_front ab_layers_front(const cJSON *cell) {
     return front;
 }
 
+/* All values of a gradient are 0 at two probed steps or more. */
+static bool is_nothing(const cJSON *tensor) {
+    const double count = ab_json_number(tensor, "count", 0);
+    return count > 0 && ab_json_number(tensor, "zero", 0) == count &&
+           ab_json_number(tensor, "steps.count", 0) >= 2;
+}
+
+bool ab_layers_front_is_nothing(const cJSON *cell) {
+    const ab_front front = ab_layers_front(cell);
+    return front.layers > 1 && is_nothing(front.gradient);
+}
+
+static bool has_bias_gradient(const cJSON *cell, const char *layer) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "kind", ""), "weight_gradient") == 0 && !is_weight(tensor) &&
+            strstr(ab_json_text(tensor, "name", ""), "bias.grad") &&
+            strcmp(ab_json_text(tensor, "layer", ""), layer) == 0)
+            return ab_json_number(tensor, "nonzero", 0) > 0;
+    }
+    return false;
+}
+
+/* The weight gradient of the layer that ran last before this turn; NULL: none did. */
+static const cJSON *weight_before(const cJSON *cell, int turn) {
+    const cJSON *tensor, *found = NULL, *outputs = ab_json_at(cell, "probes.activations");
+    int last = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        const int here = is_weight(tensor) ? turn_of(outputs, ab_json_text(tensor, "layer", "")) : turn;
+        if (here >= turn || here <= last) continue;
+        last = here;
+        found = tensor;
+    }
+    return found;
+}
+
+ab_silence ab_layers_silence(const cJSON *cell) {
+    const cJSON *tensor, *outputs = ab_json_at(cell, "probes.activations");
+    int place = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        const char *behind = ab_json_text(tensor, "layer", "");
+        const int turn = turn_of(outputs, behind);
+        place++;
+        if (!is_weight(tensor) || !is_nothing(tensor) || turn >= cJSON_GetArraySize(outputs) ||
+            !has_bias_gradient(cell, behind))
+            continue;
+        const cJSON *other = weight_before(cell, turn);
+        const char *before = ab_json_text(other, "layer", "");
+        const cJSON *output = cJSON_GetArrayItem(outputs, turn_of(outputs, before));
+        if (other && is_nothing(other) && ab_json_number(output, "nonzero", 0) > 0)
+            return (ab_silence){before, behind, place, ab_json_number(tensor, "count", 0)};
+    }
+    return (ab_silence){.place = -1};
+}
+
 static double first_rms(const cJSON *output) {
     const cJSON *energy = cJSON_GetArrayItem(ab_json_at(output, "steps.energy"), 0),
                 *count = cJSON_GetArrayItem(ab_json_at(output, "steps.nonzero"), 0);

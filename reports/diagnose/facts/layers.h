@@ -16,6 +16,20 @@ typedef struct ab_front {
 } ab_front;
 ab_front ab_layers_front(const cJSON *cell);
 
+/* There are several layers, and all values of that gradient are 0 at all probed steps, two or more. */
+bool ab_layers_front_is_nothing(const cJSON *cell);
+
+/* A layer whose weight gradient is 0 at all probed steps, two or more, while that of its bias is not: a
+ * gradient arrives, and what the layer reads is 0 for every sample. And the layer with a weight that ran
+ * before it, whose outputs are not all 0 and whose weight gradient is: what is between the two makes every
+ * output 0 and passes no gradient. Inputs of 0 do neither, nor does a layer of another branch. */
+typedef struct ab_silence {
+    const char *before, *behind; /* the two layers; borrowed; NULL: there are none such */
+    int place;                   /* of the weight gradient of `behind` in probes.tensors */
+    double count;                /* its values */
+} ab_silence;
+ab_silence ab_layers_silence(const cJSON *cell);
+
 /* The largest output of any layer over that of the layer that ran first (root mean squares of values that are
  * not 0), in the first steps that show layers. *place: in probes.activations. NAN: fewer than two were shown.
  */

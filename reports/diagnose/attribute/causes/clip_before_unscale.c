@@ -1,6 +1,7 @@
 /* Gradients clipped before they are unscaled: the limit is too tight by a factor of the loss scale. In the
  * record, gradients shrink by more than the scale between the backward pass and the optimizer. */
 #include "kernels/core/text.h"
+#include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
@@ -177,13 +178,22 @@ static bool find(const ab_case *c, bool steps, ab_verdict *verdict) {
     return true;
 }
 
-/* A probe in somebody else's loop saw the order of the calls itself. */
+/* A probe in somebody else's loop saw the order of the calls itself. That says nothing of gradients which a
+ * line divided by the scale before: then the limit is right, and the second division is the mistake
+ * (unscale_order_in_accumulation). And a limit that no norm ever reached, scaled as it was, changed nothing.
+ */
+static bool clips_scaled(const ab_case *c, const cJSON *group) {
+    const bool normed = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(group, "norm_largest"));
+    return 2 * ab_json_number(group, "clipped_before_unscale", 0) > ab_json_number(group, "steps", 0) &&
+           !ab_is_stated(c, "unscaled_by_hand") && !(normed && ab_json_number(group, "clipped", 0) == 0);
+}
+
 static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
     const cJSON *group;
     cJSON_ArrayForEach(group, ab_json_at(ab_loop_document(&c->facts), "probe.groups")) {
         const double steps = ab_json_number(group, "steps", 0),
                      clipped = ab_json_number(group, "clipped_before_unscale", 0);
-        if (!(2 * clipped > steps)) continue;
+        if (!clips_scaled(c, group)) continue;
         ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
         ab_verdict_add_evidence(verdict,
                                 "at %.0f of %.0f steps gradients were clipped before they were unscaled",

@@ -1,6 +1,7 @@
 /* A relu whose output is 0 for every sample of a batch, in O0: no signal and no gradient passes. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/layers.h"
 #include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -8,12 +9,26 @@
 #include <math.h>
 #include <string.h>
 
+/* A function that is no module, as F.relu: its outputs are not shown, but both layers beside it are. */
+static bool between_layers(const ab_case *c, ab_verdict *verdict) {
+    const ab_silence s = ab_layers_silence(c->facts.baseline);
+    if (!s.before) return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, 0);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, s.before);
+    ab_verdict_add_evidence(verdict,
+                            "all %.0f values of the weight gradient of %s at the probed steps of O0 are 0, "
+                            "those of its bias are not: all that it reads is 0, while outputs of %s are not",
+                            s.count, ab_text_brief(s.behind, 60), ab_text_brief(verdict->layer, 60));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/tensors/%d/zero", s.place);
+    return true;
+}
+
 /* In a probe's record of a loop, whatever its loss does: a bias behind the relu may learn a constant. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
     int place = 0;
     const bool loop = ab_is_loop(&c->facts) && c->facts.baseline && c->facts.baseline_loss.nonfinite == 0;
     const cJSON *dead = loop ? ab_loop_silent_relu(&c->facts, &place) : NULL;
-    if (!dead) return false;
+    if (!dead) return loop && between_layers(c, verdict);
     verdict->proof = AB_PROOF_SHOWN;
     verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "layer", ""));

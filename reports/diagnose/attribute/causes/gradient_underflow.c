@@ -7,6 +7,8 @@
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/lost.h"
 #include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/layers.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -200,8 +202,29 @@ static bool flushed_in_fp8(const ab_case *c, ab_verdict *verdict) {
                          "the gradients that are cast to fp8 become 0", verdict);
 }
 
+/* A function's own backward() casts gradients to fp16, which makes a share of their energy 0, and no gradient
+ * reaches the first layer at any probed step: fp32 beside it has the same function. Where the first layer has
+ * gradients, what is lost may be no more than the end of learning.
+ */
+static bool flushed_by_function(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *cell = ab_is_loop(&c->facts) ? c->facts.baseline : NULL;
+    if (!cell || !ab_layers_front_is_nothing(cell) ||
+        !ab_judge_lost(c, "gradients_flushed", c->facts.limits->underflow_energy,
+                       "the energy of gradients becomes 0 as they are cast to fp16", verdict))
+        return false;
+    const ab_front front = ab_layers_front(cell);
+    ab_verdict_add_evidence(verdict, "all %.0f values of the gradient of %s at the probed steps are 0",
+                            ab_json_number(front.gradient, "count", 0), ab_text_brief(front.layer, 60));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/tensors/%d/zero", front.place);
+    return true;
+}
+
+static bool flushed_by_cast(const ab_case *c, ab_verdict *verdict) {
+    return flushed_in_fp8(c, verdict) || flushed_by_function(c, verdict);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (flushed_in_fp8(c, verdict)) return true;
+    if (flushed_by_cast(c, verdict)) return true;
     if (!ab_case_fails_alone(c) || !ab_facts_uses_half(&c->facts)) return false;
     const worst w = find_worst(c);
     if (!w.tensor) return false;
@@ -226,6 +249,10 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    if (!ab_facts_uses_half(&c->facts)) {
+        ab_remedy_add_text(remedy, "keep gradients in fp32 there, or scale the loss");
+        return;
+    }
     const double octaves = headroom(c), scale = ldexp(c->facts.skip.last_scale, (int)octaves);
     if (octaves >= 1 && ab_remedy_higher_scale(&c->facts, scale, remedy)) {
         remedy->with_others = true;
@@ -234,6 +261,13 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     if (!ab_remedy_bf16(&c->facts, remedy)) (void)ab_remedy_keep_fp32(&c->facts, verdict->layer, remedy);
     ab_remedy_add_text(remedy, "no higher scale fits under the limit of %s", c->facts.half->name);
 }
+
+static bool fails_alike(const ab_case *c, const ab_verdict *verdict) {
+    return !ab_is_stated(c, "gradients_flushed") && ab_refuted_o0_fails.holds(c, verdict);
+}
+
+static const ab_refutation refuted_fails_alike = {"O0 does not learn either, and this cell is not behind it",
+                                                  fails_alike};
 
 static bool unscaled(const ab_case *c, const ab_verdict *verdict) {
     return verdict->proof == AB_PROOF_COMPARED && !verdict->own &&
@@ -250,8 +284,8 @@ const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
     .text = "gradients are flushed to zero: the loss scale is too low",
     .needs = {&ab_need_gradients},
     .predicts = AB_SYMPTOM_BEHIND, /* zeros produce no infinities by themselves */
-    .refuted_by = {&ab_refuted_o0_fails, &refuted_unscaled},
+    .refuted_by = {&refuted_fails_alike, &refuted_unscaled},
     .judge = judge,
-    .shows = flushed_in_fp8,
+    .shows = flushed_by_cast,
     .remedy = remedy,
 };

@@ -35,6 +35,8 @@ typedef struct loop {
     double kept;           /* with bf16 weights: of an eighth of them, which alone changes them; 0: of none */
     int anew;              /* the scale is the first one again after so many steps; 0: never */
     bool silent;           /* the outputs of a layer act are all 0 */
+    double clip, norm;     /* gradients of this norm are clipped to that while scaled; 0: they are not */
+    double next_bias;      /* all gradients but those of the bias of a last layer out are 0; 0: not shown */
     bool has_front;        /* a layer in runs before fc, and its gradients are `front` times those of fc */
     double front;
     double back;    /* gradients of the outputs of in are this times those of fc and out; 0: none are shown */
@@ -153,7 +155,7 @@ static double loss_at(const loop *l, int i) {
     return l->coarse_loss ? ab_format_round(&ab_format_bf16, &nearest, wide) : wide;
 }
 
-static int32_t front_id;
+static int32_t front_id, last_id, bias_id;
 
 static void show_output(ampprobe *p, const char *name, float size, int32_t role) {
     float values[VALUES];
@@ -167,12 +169,22 @@ static void show_layer(ampprobe *p, const char *name, float size) {
     show_output(p, name, size, AMPPROBE_ACTIVATION);
 }
 
+static void show_last(ampprobe *p, const loop *l) {
+    loop other = *l;
+    other.gradient = 0;
+    show_gradient(p, last_id, &other, 1, false);
+    other.gradient = l->next_bias;
+    show_gradient(p, bias_id, &other, 1, false);
+    show_layer(p, "out", 1);
+}
+
 static void show_front(ampprobe *p, const loop *l, double scale) {
     loop other = *l;
     other.gradient *= l->front;
     show_gradient(p, front_id, &other, scale, false);
     show_layer(p, "in", 1);
     show_layer(p, "fc", 1);
+    if (l->next_bias > 0) show_last(p, l);
     if (l->back <= 0) return;
     show_layer(p, "out", 1);
     show_output(p, "in", (float)l->back, AMPPROBE_ACTIVATION_GRADIENT);
@@ -227,6 +239,12 @@ static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) 
     f.loss = loss_at(l, i), f.seconds = 1e-3;
     f.found_inf = l->no_scaler ? -1 : bad;
     f.stepped = !l->never && (l->calls || !bad);
+    if (l->clip > 0) {
+        f.flags |= AMPPROBE_HAS_NORM | AMPPROBE_HAS_CLIP | AMPPROBE_CLIPPED_SCALED;
+        f.norm_before_clip = l->norm / scale;
+        f.norm_after_clip = fmin(l->norm, l->clip) / scale;
+        f.clip_norm = l->clip;
+    }
     f.micro_batches = l->micro_batches;
     assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
     return next;
@@ -255,6 +273,8 @@ static cJSON *record(loop l) {
     if (l.has_front && !l.listed_last) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
     const int32_t id = pl_parameter(p, "fc.weight", l.weights, VALUES);
     if (l.listed_last) front_id = pl_parameter(p, "in.weight", l.weights, VALUES);
+    if (l.next_bias > 0) last_id = pl_parameter(p, "out.weight", l.weights, VALUES);
+    if (l.next_bias > 0) bias_id = pl_parameter(p, "out.bias", l.weights, VALUES);
     double scale = l.scale;
     for (int i = 0; i < steps; i++) scale = step(p, id, &l, i, scale);
     return pl_close(p);
@@ -627,6 +647,24 @@ static void a_layer_that_is_always_zero_lets_nothing_through(void **state) {
     expect_no(l, "dead_activation");
 }
 
+/* A relu that is no module: layers beside it are shown. */
+static void a_relu_between_layers_that_makes_all_of_them_0(void **state) {
+    (void)state;
+    loop l = {.has_front = true,
+              .factor = 1,
+              .no_scaler = true,
+              .config = fp32,
+              .gradient = 1e-300,
+              .next_bias = 0.1,
+              .last_loss = 2.3};
+    expect(l, "dead_activation", "fc");
+    l.next_bias = 0; /* no gradient arrives behind it either: nothing is known of a relu */
+    expect_no(l, "dead_activation");
+    l.next_bias = 0.1;
+    l.gradient = 1; /* out reads nothing but 0, and fc is of another branch */
+    expect_no(l, "dead_activation");
+}
+
 /* Whatever the order in which the model lists its parameters. */
 static void vanishes(bool listed_last) {
     loop l = {.has_front = true,
@@ -644,6 +682,40 @@ static void vanishes(bool listed_last) {
     expect_no(l, "vanishing_gradient");
     l.front = 1e4; /* it is the other layer, which runs later, whose gradients are small */
     expect_no(l, "vanishing_gradient");
+}
+
+static void gradients_that_a_backward_function_casts_to_half_do_not_vanish(void **state) {
+    (void)state;
+    loop l = {.has_front = true,
+              .factor = 1,
+              .no_scaler = true,
+              .gradient = 1,
+              .config = fp32,
+              .fact = "gradients_flushed",
+              .place = "train.py:9 in Round.backward",
+              .value = 0.5};
+    expect(l, "gradient_underflow", l.place);
+    expect_no(l, "vanishing_gradient");
+    l.value = 0.01; /* it is not the cast that makes all of them 0 */
+    expect(l, "vanishing_gradient", "in");
+    l.value = 0.5;
+    l.front = 1; /* and here some pass: the rest may be the end of learning */
+    expect_no(l, "gradient_underflow");
+    expect_no(l, "vanishing_gradient");
+}
+
+static void clipping_of_gradients_that_carry_the_scale(void **state) {
+    (void)state;
+    loop l = {.clip = 1, .norm = 100};
+    expect(l, "clip_before_unscale", NULL);
+    l.norm = 0.5; /* a limit that no norm reaches, scaled as it is */
+    expect_healthy(l);
+    l.norm = 100;
+    l.fact = "unscaled_by_hand"; /* before that: the norm is the gradients' own */
+    l.place = "train.py:9";
+    l.value = 1024;
+    expect(l, "unscale_order_in_accumulation", "train.py:9");
+    expect_no(l, "clip_before_unscale");
 }
 
 static void first_predictions_that_are_far_off_explode(void **state) {
@@ -1125,6 +1197,9 @@ int main(void) {
         cmocka_unit_test(sound_runs_are_healthy),
         cmocka_unit_test(what_a_loop_states_is_not_said_of_its_fp32_run),
         cmocka_unit_test(silent_skips),
+        cmocka_unit_test(a_relu_between_layers_that_makes_all_of_them_0),
+        cmocka_unit_test(gradients_that_a_backward_function_casts_to_half_do_not_vanish),
+        cmocka_unit_test(clipping_of_gradients_that_carry_the_scale),
         cmocka_unit_test(scaler_missing),
         cmocka_unit_test(scaler_not_saved),
         cmocka_unit_test(scale_to_infinity),

@@ -70,13 +70,18 @@ static void say_step(ab_monitor *m, const ab_process *process, int64_t i) {
         ab_print(stderr, "%s\n", ab_monitor_line(step, steps_an_epoch(m->config), event, m->skipped, text));
 }
 
+bool ab_monitor_has_lines(const ab_run_config *config, const ab_cell_spec *cell) {
+    return config->log_every > 0 || ab_apex_prints(&cell->policy);
+}
+
 ab_status ab_monitor_start(ab_monitor *m, const ab_run_config *config, const ab_cell_spec *cell,
-                           bool first_round, ab_progress *progress) {
+                           bool first_round, int64_t steps, ab_progress *progress) {
     *m = (ab_monitor){.config = config,
                       .cell = cell,
                       .progress = progress,
                       .logs = first_round,
                       .apex = first_round && ab_apex_prints(&cell->policy)};
+    ab_progress_process(progress, &m->run, cell->id, steps);
     if (first_round && config->log_every > 0) ab_print(stderr, "%s\n", cell->id);
     return m->apex ? ab_apex_print_properties(&cell->policy, stderr) : AB_OK;
 }
@@ -85,6 +90,6 @@ void ab_monitor_see(ab_monitor *m, const ab_process *process) {
     for (; m->seen < process->steps; m->seen++) say_step(m, process, m->seen);
     if (process->steps == 0) return;
     const ab_step_event *last = &process->step[process->steps - 1];
-    ab_progress_step(m->progress, process->steps,
+    ab_progress_step(m->progress, &m->run, process->steps,
                      (ab_progress_now){(double)last->loss, last->scale, m->skipped});
 }

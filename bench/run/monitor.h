@@ -14,15 +14,20 @@ typedef struct ab_monitor {
     const ab_run_config *config;
     const ab_cell_spec *cell;
     ab_progress *progress;
+    ab_progress_run run; /* in *progress */
     bool logs, apex;
     int64_t seen; /* steps of the process that were said */
     int64_t skipped;
 } ab_monitor;
 
-/* Starts a process of `cell`. Only the first round of a cell logs: the others repeat its bits. All arguments
- * are borrowed. */
+/* Starts a process of `cell` that trains `steps` steps. Only the first round of a cell logs: the others
+ * repeat its bits. All arguments are borrowed. */
 AB_MUST_CHECK ab_status ab_monitor_start(ab_monitor *monitor, const ab_run_config *config,
-                                         const ab_cell_spec *cell, bool first_round, ab_progress *progress);
+                                         const ab_cell_spec *cell, bool first_round, int64_t steps,
+                                         ab_progress *progress);
+
+/* Whether lines are said of the steps of this cell's first round: then it runs beside no other. */
+bool ab_monitor_has_lines(const ab_run_config *config, const ab_cell_spec *cell);
 
 /* Says what is new in the process, and moves the line of progress. */
 void ab_monitor_see(ab_monitor *monitor, const ab_process *process);

@@ -26,7 +26,7 @@ static ab_status check_files(const ab_run_state *r, const char *option, const ch
     return AB_OK;
 }
 
-/* Cells run one after the other: each is compared with all that is left. */
+/* Each cell is compared with all that is left: those that do not fit side by side run one after the other. */
 ab_status ab_run_check_plans(const ab_run_state *r) {
     const bool check = !r->options.given[AB_OPTION_no_memory_check] && !r->driver;
     ab_memory_limit limit;
@@ -80,10 +80,11 @@ static ab_status check_outputs(ab_run_state *r) {
 
 /* "ampbench worker <task> <configuration options>". Words of the task are set by set_task. */
 ab_status ab_run_build_words(ab_run_state *r) {
-    const size_t most = AB_WORKER_ARGS + AB_OPTIONS_WORDS + 4 + 1;
+    enum { FILES = 3 }; /* an option and a path each */
+    const size_t most = AB_WORKER_ARGS + AB_OPTIONS_WORDS + 2 * FILES + 1;
     r->worker_argv = calloc(most, sizeof *r->worker_argv);
     if (!r->worker_argv) return ab_fail(AB_NO_MEMORY, "run: out of memory");
-    ab_options_words(&r->options, r->worker_argv + AB_WORKER_ARGS);
+    r->words = AB_WORKER_ARGS + ab_options_words(&r->options, r->worker_argv + AB_WORKER_ARGS);
     return AB_OK;
 }
 

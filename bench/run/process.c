@@ -1,4 +1,4 @@
-/* Spawns a worker, reads its lines, reports how it ended. */
+/* Spawns workers, reads their lines, reports how they ended. */
 #define _GNU_SOURCE
 #include "bench/run/process.h"
 
@@ -6,8 +6,6 @@
 #include "bench/timer/timer.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/core/text.h"
-#include "kernels/files/lines.h"
-#include "kernels/spawn/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -172,21 +170,17 @@ static void serve_link(pid_t pid, const ab_process_watch *watch, int64_t started
     kill(pid, SIGKILL);
 }
 
-static ab_status read_events(pid_t pid, int events, const ab_process_watch *watch, ab_process *process) {
-    ab_lines lines = {0};
-    int64_t started = ab_monotonic_ns();
+/* After a wait for its descriptors, which are `readable`. *open: whether it writes on. */
+static ab_status attend(ab_running *running, const struct pollfd readable[2], bool *open) {
+    const ab_process_watch *watch = &running->watch;
+    ab_process *process = &running->process;
+    const pid_t pid = running->worker.pid;
     ab_status status = AB_OK;
-    for (bool open = true; open && status == AB_OK;) {
-        struct pollfd ready[2] = {{.fd = events, .events = POLLIN},
-                                  {.fd = watch->link ? watch->link->fd : -1, .events = POLLIN}};
-        const bool any = poll(ready, 2, TICK_MS) > 0;
-        if (any && ready[0].revents) status = ab_lines_read(&lines, events, take_line, process, &open);
-        serve_link(pid, watch, started, any && ready[1].revents, process);
-        enforce(pid, watch, started, process);
-        watch->tick(watch->context, process);
-    }
-    if (status != AB_OK) kill(pid, SIGKILL);
-    ab_lines_clear(&lines);
+    if (readable[0].revents)
+        status = ab_lines_read(&running->lines, running->events, take_line, process, open);
+    serve_link(pid, watch, running->started_ns, readable[1].revents, process);
+    enforce(pid, watch, running->started_ns, process);
+    watch->tick(watch->context, process);
     return status;
 }
 
@@ -233,21 +227,83 @@ static void explain_end(int how, const struct rusage *usage, int64_t kills, ab_p
     add_limits(how, usage, process);
 }
 
-ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process) {
-    ab_spawned worker = {.pid = -1, .lifeline = -1};
-    int events = -1, how = 0;
+void ab_running_start(char *const *argv, const ab_process_watch *watch, ab_running *running) {
+    *running = (ab_running){.watch = *watch, .worker = {.pid = -1, .lifeline = -1}, .events = -1};
+    running->kills = ab_memory_kills("");
+    running->started_ns = ab_monotonic_ns();
+    if (start(argv, &running->worker, &running->events) == AB_OK) return;
+    running->worker.pid = -1;
+    ab_text_show(running->process.reason, sizeof running->process.reason, "%s", ab_error_message());
+}
+
+/* Waits for the end of a worker that writes no more. */
+static void finish(ab_running *running, int *how, struct rusage *usage) {
+    close(running->events);
+    while (wait4(running->worker.pid, how, 0, usage) < 0 && errno == EINTR) continue;
+    ab_spawn_done(&running->worker);
+    running->worker.pid = -1;
+    ab_lines_clear(&running->lines);
+}
+
+static void finish_and_explain(ab_running *running) {
     struct rusage usage = {.ru_maxrss = 0};
-    memset(process, 0, sizeof *process);
-    const int64_t kills = ab_memory_kills("");
-    if (start(argv, &worker, &events) != AB_OK) {
-        ab_text_show(process->reason, sizeof process->reason, "%s", ab_error_message());
-        return AB_OK;
+    int how = 0;
+    finish(running, &how, &usage);
+    explain_end(how, &usage, ab_memory_kills("") - running->kills, &running->process);
+}
+
+/* The first worker that could not be started; -1: none. */
+static int not_started(ab_running *const *running, int count) {
+    for (int i = 0; i < count; i++)
+        if (running[i]->worker.pid < 0) return i;
+    return -1;
+}
+
+/* Waits until a worker has written something, at most until the next look at its time. readable[2 * count] */
+static void wait_for_any(ab_running *const *running, int count, struct pollfd *readable) {
+    for (int i = 0; i < count; i++) {
+        const ab_process_link *link = running[i]->watch.link;
+        readable[2 * i] = (struct pollfd){.fd = running[i]->events, .events = POLLIN};
+        readable[2 * i + 1] = (struct pollfd){.fd = link ? link->fd : -1, .events = POLLIN};
     }
-    ab_status status = read_events(worker.pid, events, watch, process);
-    close(events);
-    while (wait4(worker.pid, &how, 0, &usage) < 0 && errno == EINTR) continue;
-    ab_spawn_done(&worker);
-    explain_end(how, &usage, ab_memory_kills("") - kills, process);
+    if (poll(readable, 2 * (nfds_t)count, TICK_MS) > 0) return;
+    for (int i = 0; i < 2 * count; i++) readable[i].revents = 0;
+}
+
+ab_status ab_processes_wait(ab_running *const *running, int count, int *ended) {
+    *ended = not_started(running, count);
+    while (*ended < 0) {
+        struct pollfd readable[2 * AB_PROCESSES_MOST];
+        wait_for_any(running, count, readable);
+        for (int i = 0; i < count && *ended < 0; i++) {
+            bool open = true;
+            const ab_status status = attend(running[i], readable + 2 * i, &open);
+            if (status != AB_OK) kill(running[i]->worker.pid, SIGKILL);
+            if (status == AB_OK && open) continue;
+            finish_and_explain(running[i]);
+            *ended = i;
+            AB_TRY(status);
+        }
+    }
+    return AB_OK;
+}
+
+void ab_running_end(ab_running *running) {
+    struct rusage usage;
+    int how;
+    if (running->worker.pid > 0) {
+        kill(running->worker.pid, SIGKILL);
+        finish(running, &how, &usage);
+    }
+    ab_process_clear(&running->process);
+}
+
+ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process) {
+    ab_running running, *const one = &running;
+    int ended;
+    ab_running_start(argv, watch, &running);
+    const ab_status status = ab_processes_wait(&one, 1, &ended);
+    *process = running.process;
     return status;
 }
 

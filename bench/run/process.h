@@ -1,8 +1,10 @@
-/* A worker process as seen by its parent: start it, read its events, end it. */
+/* Worker processes as seen by their parent: start them, read their events, end them. */
 #ifndef AB_BENCH_RUN_PROCESS_H
 #define AB_BENCH_RUN_PROCESS_H
 
 #include "kernels/core/status.h"
+#include "kernels/files/lines.h"
+#include "kernels/spawn/spawn.h"
 
 #include <cjson/cJSON.h>
 #include <signal.h>
@@ -55,6 +57,32 @@ typedef struct ab_process_watch {
  * failed. */
 AB_MUST_CHECK ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process);
 void ab_process_clear(ab_process *process);
+
+/* Several workers at a time. */
+
+enum { AB_PROCESSES_MOST = 16 };
+
+/* A worker that was started; all but `process` is process.c's. */
+typedef struct ab_running {
+    ab_process process;
+    ab_process_watch watch;
+    ab_spawned worker; /* pid -1: none, it ended or could not be started */
+    ab_lines lines;
+    int events;
+    int64_t started_ns, kills;
+} ab_running;
+
+/* Starts argv as ab_process_run does; argv is not needed any more. Then ab_processes_wait until it names this
+ * worker, or ab_running_end. */
+void ab_running_start(char *const *argv, const ab_process_watch *watch, ab_running *running);
+
+/* Waits until one of count (1 to AB_PROCESSES_MOST) workers has ended, whose process is then as after
+ * ab_process_run: *ended is its index. A failure is that of reading what worker *ended wrote; the others
+ * still run. */
+AB_MUST_CHECK ab_status ab_processes_wait(ab_running *const *running, int count, int *ended);
+
+/* Ends the worker if it still runs, and frees what is left of it. */
+void ab_running_end(ab_running *running);
 
 AB_END_DECLS
 

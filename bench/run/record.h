@@ -24,10 +24,16 @@ double ab_record_scale_window(const ab_run_config *config);
 /* A pending cell without processes. Owned by the caller. */
 cJSON *ab_record_new_cell(const ab_run_config *config, const ab_cell_spec *spec);
 
-/* Adds the events of a process to its cell. `full`: the process has probes and evaluation (round 0). A
- * process with a reason marks the cell as failed (or interrupted); earlier data is kept. *added: the new
- * entry of cell.processes, NULL if there is none; borrowed from the cell. */
-AB_MUST_CHECK ab_status ab_record_process(cJSON *cell, int round, int position, bool full,
+/* Where and how a process ran. In round 0 it has probes and evaluation. */
+typedef struct ab_process_place {
+    int round, position;
+    int beside, threads; /* others that ran at the same time, and then its threads */
+} ab_process_place;
+
+/* Adds the events of a process to its cell. A process with a reason marks the cell as failed (or
+ * interrupted); earlier data is kept. *added: the new entry of cell.processes, NULL if there is none;
+ * borrowed from the cell. */
+AB_MUST_CHECK ab_status ab_record_process(cJSON *cell, const ab_process_place *place,
                                           const ab_process *process, const cJSON **added);
 
 /* Adds the machine's limits, which the first cell's process measures with --profile. */

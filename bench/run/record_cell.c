@@ -275,9 +275,18 @@ static void set_failed(cJSON *cell, const ab_process *process) {
     ab_json_put(cell, "reason", cJSON_CreateString(process->reason));
 }
 
-ab_status ab_record_process(cJSON *cell, int round, int position, bool full, const ab_process *process,
+static void add_place(cJSON *entry, const ab_process_place *place) {
+    cJSON_AddNumberToObject(entry, "round", place->round);
+    cJSON_AddNumberToObject(entry, "position", place->position);
+    if (place->beside == 0) return;
+    cJSON_AddNumberToObject(entry, "beside", place->beside);
+    cJSON_AddNumberToObject(entry, "threads", place->threads);
+}
+
+ab_status ab_record_process(cJSON *cell, const ab_process_place *place, const ab_process *process,
                             const cJSON **added) {
     char digest[17];
+    const bool full = place->round == 0;
     *added = NULL;
     loss_digest(process, digest);
     if (process->reason[0]) set_failed(cell, process);
@@ -311,8 +320,7 @@ ab_status ab_record_process(cJSON *cell, int round, int position, bool full, con
     }
     cJSON *entry = cJSON_CreateObject();
     cJSON_AddItemToArray(cJSON_GetObjectItem(cell, "processes"), entry);
-    cJSON_AddNumberToObject(entry, "round", round);
-    cJSON_AddNumberToObject(entry, "position", position);
+    add_place(entry, place);
     cJSON_AddStringToObject(entry, "loss_digest", digest);
     if (!full) add_steps_repeated(entry, cell, process);
     AB_TRY(add_times(entry, process));

@@ -1,4 +1,4 @@
-/* Rounds of processes, one after the other. */
+/* Rounds of processes: timed ones one after the other, others side by side. */
 #include "bench/run/state.h"
 
 #include "bench/memory/limits.h"
@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,10 +26,20 @@ static void watch_input(const ab_run_state *r) {
         ab_run_stop_requested = SIGHUP;
 }
 
+/* A process that runs. */
+typedef struct place {
+    ab_run_state *r;
+    int cell; /* its number */
+    ab_process_place at;
+    char weights[4096], checkpoint[4096], gradients[4096]; /* files that it writes; "": none */
+    ab_monitor monitor;
+    ab_running running;
+} place;
+
 static void tick(void *context, const ab_process *process) {
-    ab_run_state *r = context;
-    watch_input(r);
-    ab_monitor_see(&r->monitor, process);
+    place *p = context;
+    watch_input(p->r);
+    ab_monitor_see(&p->monitor, process);
 }
 
 /* Adds "option path" to a worker's words if there is a pattern; `words` counts them. */
@@ -55,41 +66,100 @@ static void note_memory_failure(ab_run_state *r, const ab_cell_spec *cell, const
     ab_plan_destroy(plan);
 }
 
-static ab_status run_process(ab_run_state *r, int round, int position) {
-    int index = r->order[round * r->count + position];
-    const ab_cell_spec *cell = &r->cells[index];
-    char weights[4096] = "", checkpoint[4096] = "", gradients[4096] = "";
-    const int64_t steps = round == 0 ? r->config.steps : r->later_steps;
-    AB_TRY(ab_run_start_task(r, index, round == 0 ? AB_WORKER_FULL : AB_WORKER_TIMED, steps));
-    int n = AB_WORKER_ARGS;
-    while (r->worker_argv[n]) n++;
-    const int words = n;
-    if (round == 0) {
-        AB_TRY(add_file(r, AB_OPTION_save_weights, r->options.text[AB_OPTION_save_weights], cell, weights,
-                        sizeof weights, &n));
+/* Sets the words of the process. They point into *p. */
+static ab_status set_words(ab_run_state *r, place *p, int64_t steps) {
+    const ab_cell_spec *cell = &r->cells[p->cell];
+    const bool full = p->at.round == 0;
+    AB_TRY(ab_run_start_task(r, p->cell, full ? AB_WORKER_FULL : AB_WORKER_TIMED, steps,
+                             p->at.beside ? p->at.threads : 0));
+    int n = r->words;
+    if (full) {
+        AB_TRY(add_file(r, AB_OPTION_save_weights, r->options.text[AB_OPTION_save_weights], cell, p->weights,
+                        sizeof p->weights, &n));
         AB_TRY(add_file(r, AB_OPTION_save_gradients, r->options.text[AB_OPTION_save_gradients], cell,
-                        gradients, sizeof gradients, &n));
-        AB_TRY(add_file(r, AB_OPTION_checkpoint, r->checkpoints, cell, checkpoint, sizeof checkpoint, &n));
+                        p->gradients, sizeof p->gradients, &n));
+        AB_TRY(
+            add_file(r, AB_OPTION_checkpoint, r->checkpoints, cell, p->checkpoint, sizeof p->checkpoint, &n));
     }
-    ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &ab_run_stop_requested, &r->link};
-    ab_process process;
+    r->worker_argv[n] = NULL;
+    return AB_OK;
+}
+
+/* A process beside others may take as much longer as it has fewer of the threads. */
+static ab_status begin(ab_run_state *r, int round, int position, const ab_run_stretch *stretch, place *p) {
+    const int64_t steps = round == 0 ? r->config.steps : r->later_steps;
+    *p = (place){.r = r,
+                 .cell = r->order[round * r->count + position],
+                 .at = {round, position, stretch->width - 1, stretch->threads}};
+    const ab_process_watch watch = {tick, p, r->config.cell_timeout_s * stretch->width,
+                                    &ab_run_stop_requested, &r->link};
+    AB_TRY(set_words(r, p, steps));
+    AB_TRY(ab_monitor_start(&p->monitor, &r->config, &r->cells[p->cell], round == 0, steps, &r->progress));
+    ab_running_start(r->worker_argv, &watch, &p->running);
+    r->worker_argv[r->words] = NULL;
+    return AB_OK;
+}
+
+/* After the process has ended; `status`: how reading it went. */
+static ab_status take(ab_run_state *r, place *p, ab_status status) {
+    ab_process *process = &p->running.process;
     const cJSON *added = NULL;
-    ab_progress_process(&r->progress, cell->id, steps);
-    AB_TRY(ab_monitor_start(&r->monitor, &r->config, cell, round == 0, &r->progress));
-    ab_status status = ab_process_run(r->worker_argv, &watch, &process);
-    while (n > words) r->worker_argv[--n] = NULL;
-    if (status == AB_OK) status = ab_run_end_task(r, &process);
-    if (process.short_of_memory) note_memory_failure(r, cell, process.reason);
-    if (process.reason[0]) { /* it may have been killed while it wrote */
-        ab_outfile_remove_stale(weights);
-        ab_outfile_remove_stale(checkpoint);
+    if (status == AB_OK) status = ab_run_end_task(r, process);
+    if (process->short_of_memory) note_memory_failure(r, &r->cells[p->cell], process->reason);
+    if (process->reason[0]) { /* it may have been killed while it wrote */
+        ab_outfile_remove_stale(p->weights);
+        ab_outfile_remove_stale(p->checkpoint);
     }
-    if (status == AB_OK)
-        status = ab_record_process(r->record.cell[index], round, position, round == 0, &process, &added);
-    if (r->document) ab_record_limits(r->document, &process);
-    ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
-    ab_process_clear(&process);
-    return status == AB_OK ? ab_run_keep(r, index, round == 0, added) : status;
+    if (status == AB_OK) status = ab_record_process(r->record.cell[p->cell], &p->at, process, &added);
+    if (r->document) ab_record_limits(r->document, process);
+    ab_progress_process_done(&r->progress, &p->monitor.run, process->interrupted ? "" : process->reason);
+    ab_running_end(&p->running);
+    return status == AB_OK ? ab_run_keep(r, p->cell, p->at.round == 0, added) : status;
+}
+
+/* The processes that run, in the first `count` of `width` places. */
+typedef struct crew {
+    place **place;
+    ab_running *running[AB_PROCESSES_MOST];
+    int count;
+} crew;
+
+/* Waits for one of them, and takes it out. */
+static ab_status wait_for_one(ab_run_state *r, crew *c) {
+    int ended;
+    ab_status status = ab_processes_wait(c->running, c->count, &ended);
+    place *over = c->place[ended];
+    c->count--;
+    c->place[ended] = c->place[c->count];
+    c->running[ended] = c->running[c->count];
+    c->place[c->count] = over;
+    return take(r, over, status);
+}
+
+static ab_status run_due(ab_run_state *r, int round, const ab_run_stretch *stretch, crew *c) {
+    for (int p = stretch->from; p < stretch->end || c->count > 0;) {
+        const bool begins = p < stretch->end && c->count < stretch->width && !ab_run_stop_requested;
+        if (!begins && c->count == 0) return AB_OK;
+        if (!begins) {
+            AB_TRY(wait_for_one(r, c));
+        } else if (ab_run_is_due(r, round, p++)) {
+            place *next = c->place[c->count];
+            AB_TRY(begin(r, round, p - 1, stretch, next));
+            c->running[c->count++] = &next->running;
+        }
+    }
+    return AB_OK;
+}
+
+static ab_status run_stretch(ab_run_state *r, int round, const ab_run_stretch *stretch) {
+    place *all = calloc((size_t)stretch->width, sizeof *all), *at[AB_PROCESSES_MOST];
+    crew c = {.place = at};
+    if (!all) return ab_fail(AB_NO_MEMORY, "run: out of memory");
+    for (int i = 0; i < stretch->width; i++) at[i] = &all[i];
+    const ab_status status = run_due(r, round, stretch, &c);
+    for (int i = 0; i < c.count; i++) ab_running_end(c.running[i]); /* after a failure */
+    free(all);
+    return status;
 }
 
 ab_status ab_run_rounds(ab_run_state *r) {
@@ -100,7 +170,9 @@ ab_status ab_run_rounds(ab_run_state *r) {
         if (round == 1) AB_TRY(ab_run_choose_steps(r));
         for (int p = 0; p < r->count; p++) {
             if (!ab_run_is_due(r, round, p)) continue;
-            AB_TRY(run_process(r, round, p));
+            const ab_run_stretch stretch = ab_run_stretch_at(r, round, p);
+            AB_TRY(run_stretch(r, round, &stretch));
+            p = stretch.end - 1;
             if (r->group.failed && !ab_run_stop_requested) return ab_fail(AB_SYSTEM, "%s", r->group.reason);
             if (ab_run_stop_requested)
                 return ab_fail(AB_INTERRUPTED, "interrupted; finish with: ampbench run --resume --out %s",

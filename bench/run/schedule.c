@@ -1,6 +1,8 @@
 /* Which process of a cell runs when. */
 #include "bench/run/state.h"
 
+#include "bench/memory/limits.h"
+#include "bench/run/process.h"
 #include "bench/run/record.h"
 #include "bench/run/timed_steps.h"
 #include "kernels/core/rng.h"
@@ -96,4 +98,43 @@ int ab_run_count_due(const ab_run_state *r) {
     for (int round = 0; round < r->config.rounds; round++)
         for (int p = 0; p < r->count; p++) due += ab_run_is_due(r, round, p);
     return due;
+}
+
+/* ---- side by side ---------------------------------------------------------------------------- */
+
+/* Bytes that a process of this cell may take: its tensors, as much again for workspace and what probes keep,
+ * and 128 MiB for the program, libraries, generated code and its view of the data. INT64_MAX: not known. */
+static int64_t room_of(const ab_run_state *r, int cell) {
+    const ab_cell_config settings = ab_cell_config_of(&r->config, &r->cells[cell]);
+    ab_plan *plan;
+    if (ab_cell_compile(&settings, &plan) != AB_OK) return INT64_MAX;
+    const int64_t needed = ab_memory_needed(&settings, plan);
+    ab_plan_destroy(plan);
+    return 2 * needed + ((int64_t)128 << 20);
+}
+
+int ab_run_width(const ab_run_state *r, int cell, int count) {
+    int width = count < r->config.threads ? count : r->config.threads;
+    ab_memory_limit limit;
+    if (width > AB_PROCESSES_MOST) width = AB_PROCESSES_MOST;
+    if (width < 2 || strcmp(r->config.device->name, "cpu") != 0 || r->group.mpi) return 1;
+    ab_memory_limit_of("", r->config.device, &limit);
+    const int64_t fit = limit.left / room_of(r, cell);
+    return fit < width ? (fit > 1 ? (int)fit : 1) : width;
+}
+
+static bool is_alone(const ab_run_state *r, int cell) {
+    return ab_run_is_timed(r, cell) || ab_monitor_has_lines(&r->config, &r->cells[cell]);
+}
+
+ab_run_stretch ab_run_stretch_at(const ab_run_state *r, int round, int from) {
+    const int *order = r->order + round * r->count;
+    ab_run_stretch stretch = {from, from + 1, 1, 0};
+    if (is_alone(r, order[from])) return stretch;
+    int count = 1;
+    while (stretch.end < r->count && (order[stretch.end] < 0 || !is_alone(r, order[stretch.end])))
+        count += ab_run_is_due(r, round, stretch.end++);
+    stretch.width = ab_run_width(r, order[from], count);
+    stretch.threads = stretch.width > 1 ? r->config.threads / stretch.width : 0;
+    return stretch;
 }

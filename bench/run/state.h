@@ -26,6 +26,7 @@ typedef struct ab_run_state {
     int kept;                    /* processes in the journal */
     int64_t saved_ns, saving_ns; /* when the document was last written, and how long that took */
     char **worker_argv;          /* argv of a worker; the words of the task are set per process */
+    int words;                   /* of worker_argv, without files that single processes write */
     ab_worker_words task;        /* texts of those words */
     char checkpoints[4096];      /* pattern of checkpoint files; "": none */
     ab_run_locks locks;
@@ -34,7 +35,6 @@ typedef struct ab_run_state {
     ab_process_link link;
     int64_t started_ns;
     ab_progress progress;
-    ab_monitor monitor;
     int short_of_memory;         /* cells that failed because memory ran out */
     const ab_run_driver *driver; /* with --launch */
     void *driven;
@@ -53,8 +53,8 @@ void ab_run_clear(ab_run_state *r);
 
 /* Checks everything that would otherwise fail late, and makes the document, or reopens it. */
 AB_MUST_CHECK ab_status ab_run_prepare(ab_run_state *r, int argc, char *const *argv);
-/* Compiles every cell; unless told not to, checks that it fits the memory. Cells run one after the other:
- * each is compared with all that is left. */
+/* Compiles every cell; unless told not to, checks that it fits the memory. Each is compared with all that is
+ * left: cells that do not fit side by side run one after the other. */
 AB_MUST_CHECK ab_status ab_run_check_plans(const ab_run_state *r);
 /* The worker's argv: "ampbench worker <task> <configuration options>"; ab_run_set_task sets the task. */
 AB_MUST_CHECK ab_status ab_run_build_words(ab_run_state *r);
@@ -73,6 +73,21 @@ bool ab_run_is_timed(const ab_run_state *r, int cell);
 /* Whether the process at this place of the order is still to be run. */
 bool ab_run_is_due(const ab_run_state *r, int round, int position);
 int ab_run_count_due(const ab_run_state *r);
+
+/* Positions of a round, [from, end), whose processes run `width` at a time, each with `threads` threads. */
+typedef struct ab_run_stretch {
+    int from, end, width, threads;
+} ab_run_stretch;
+
+/* Those that begin with `from`, which is due. One that is timed runs alone, with all threads. Others, of
+ * which the losses and counts are wanted and not the times, share the threads: several steps on one thread
+ * each take less time than one after the other on all. So no more run than there are threads, and no more
+ * than the memory has room for. On a GPU, with ranks that are processes, and where lines are said of single
+ * steps, they run one after the other. */
+ab_run_stretch ab_run_stretch_at(const ab_run_state *r, int round, int from);
+/* The most that may run at a time, of `count` processes like that of this cell. */
+int ab_run_width(const ab_run_state *r, int cell, int count);
+
 /* Sets later_steps, after the first round. Where they are not given: as many as the cell needs that needs
  * most (timed_steps.h), and all if one was disturbed. */
 AB_MUST_CHECK ab_status ab_run_choose_steps(ab_run_state *r);
@@ -81,10 +96,12 @@ double ab_run_trainings(const ab_run_state *r);
 
 /* ---- task.c */
 
-/* Sets the words of a task in worker_argv. steps: as in ab_worker_task. */
-void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind, int64_t steps);
+/* Sets the words of a task in worker_argv. steps, threads: as in ab_worker_task. */
+void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind, int64_t steps,
+                     int threads);
 /* The same, and at the other ranks. */
-AB_MUST_CHECK ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind, int64_t steps);
+AB_MUST_CHECK ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind, int64_t steps,
+                                          int threads);
 /* After a worker: waits for those of the other ranks. A failure there is one of this process. */
 AB_MUST_CHECK ab_status ab_run_end_task(ab_run_state *r, ab_process *process);
 /* An ab_process_link's `serve` and an ab_process_watch's `tick` that does nothing. */

@@ -8,14 +8,16 @@
 #include "bench/timer/timer.h"
 #include "kernels/core/text.h"
 
-void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind, int64_t steps) {
+void ab_run_set_task(ab_run_state *r, const ab_cell_spec *cell, ab_worker_kind kind, int64_t steps,
+                     int threads) {
     const ab_worker_task task = {.cell = cell->id,
                                  .place = cell->place,
                                  .kind = kind,
                                  .spawned_ns = ab_monotonic_ns(),
                                  .data_fd = r->data_fd,
                                  .every = r->config.probe_every,
-                                 .steps = steps};
+                                 .steps = steps,
+                                 .threads = threads};
     ab_worker_write(&task, &r->task, r->worker_argv);
 }
 
@@ -25,8 +27,8 @@ ab_status ab_run_serve(void *context, bool ready, int64_t deadline_ns) {
 }
 
 /* Sets the words of the task, here and at the other ranks. */
-ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind, int64_t steps) {
-    ab_run_set_task(r, &r->cells[cell], kind, steps);
+ab_status ab_run_start_task(ab_run_state *r, int cell, ab_worker_kind kind, int64_t steps, int threads) {
+    ab_run_set_task(r, &r->cells[cell], kind, steps, threads);
     if (!r->group.mpi) return AB_OK;
     if (r->group.failed) return ab_fail(AB_SYSTEM, "%s", r->group.reason);
     return ab_group_send_task(&r->group, &(ab_group_task){cell, kind, r->config.probe_every, steps});
@@ -60,7 +62,7 @@ static ab_status follow(ab_run_state *r) {
         r->group.ended = task.cell < 0 || task.cell >= r->count;
         if (r->group.ended) return AB_OK;
         r->config.probe_every = task.every;
-        ab_run_set_task(r, &r->cells[task.cell], (ab_worker_kind)task.kind, task.steps);
+        ab_run_set_task(r, &r->cells[task.cell], (ab_worker_kind)task.kind, task.steps, 0);
         AB_TRY(ab_process_run(r->worker_argv, &watch, &process));
         ab_status status = ab_run_end_task(r, &process);
         if (process.reason[0]) status = ab_fail(AB_SYSTEM, "%s", process.reason);

@@ -528,6 +528,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
         AB_TRY(ab_shared_data_map((int)task->data_fd, &shared));
         config.data = &shared;
     }
+    if (task->threads > 0) config.threads = (int)task->threads;
     AB_TRY(ab_run_config_start(&config));
     if (ab_ranks_use_gpus(&options)) AB_TRY(ab_rank_link_join(config.device->ranks));
     AB_TRY(ab_run_config_steps(&options, &config));
@@ -544,8 +545,8 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
 
 void ab_worker_write(const ab_worker_task *task, ab_worker_words *words, char **argv) {
     static char program[] = "ampbench", command[] = "worker";
-    const int64_t value[] = {task->place,   task->kind,  task->spawned_ns,
-                             task->data_fd, task->every, task->steps};
+    const int64_t value[] = {task->place, task->kind,  task->spawned_ns, task->data_fd,
+                             task->every, task->steps, task->threads};
     argv[0] = program;
     argv[1] = command;
     argv[2] = (char *)(uintptr_t)task->cell;
@@ -563,8 +564,9 @@ ab_status ab_worker_main(int argc, char **argv) {
                            .spawned_ns = atoll(argv[4]),
                            .data_fd = atoll(argv[5]),
                            .every = atoll(argv[6]),
-                           .steps = atoll(argv[7])};
-    ab_status status = ab_note_memory_limits(run_task(&task, argc - 7, argv + 7));
+                           .steps = atoll(argv[7]),
+                           .threads = atoll(argv[8])};
+    ab_status status = ab_note_memory_limits(run_task(&task, argc - 8, argv + 8));
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");

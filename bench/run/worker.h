@@ -26,6 +26,7 @@ typedef struct ab_worker_task {
     int64_t data_fd;    /* a shared data set (shared_data.h), or -1 to load it */
     int64_t every;      /* which steps are probed: multiples of this */
     int64_t steps;      /* of a timed process: how many of the first steps it trains; 0: all */
+    int64_t threads;    /* beside other processes: its share of the run's; 0: all */
 } ab_worker_task;
 
 typedef enum ab_worker_kind {
@@ -34,8 +35,8 @@ typedef enum ab_worker_kind {
     AB_WORKER_PROBING /* a few steps, for what probing costs */
 } ab_worker_kind;
 
-/* "ampbench", "worker", cell, place, kind, spawned_ns, data_fd, every, steps; then options */
-enum { AB_WORKER_ARGS = 9 };
+/* "ampbench", "worker", cell, place, kind, spawned_ns, data_fd, every, steps, threads; then options */
+enum { AB_WORKER_ARGS = 10 };
 
 /* Texts of the numbers of a task. */
 typedef struct ab_worker_words {

@@ -250,8 +250,9 @@ static void compare_amount(ab_gate_case *c, const cJSON *base, const cJSON *othe
 }
 
 void ab_gate_work(ab_gate_case *c, const cJSON *base, const cJSON *other) {
-    const cJSON *item, *before = ab_json_at(base, "memory_bytes");
-    cJSON_ArrayForEach(item, ab_json_at(other, "memory_bytes")) {
+    const cJSON *item, *before = ab_json_at(base, "memory_bytes"), *now = ab_json_at(other, "memory_bytes");
+    if (ab_cell_threads_beside(base) != ab_cell_threads_beside(other)) now = NULL; /* other workspace */
+    cJSON_ArrayForEach(item, now) {
         char what[NAME], *path = ab_text_new("memory_bytes.%s", item->string);
         ab_text_show(what, sizeof what, "bytes of %s",
                      ab_text_brief(strcmp(item->string, "total") == 0 ? "everything" : item->string, 40));

@@ -280,3 +280,8 @@ int ab_steps_of_cell(const cJSON *cell) {
 }
 
 bool ab_cell_further_draw(const cJSON *cell) { return draw_of(cell) > 1; }
+
+int ab_cell_threads_beside(const cJSON *cell) {
+    const cJSON *processes = ab_json_at(cell, "processes"), *first = processes ? processes->child : NULL;
+    return ab_json_number(first, "beside", 0) > 0 ? (int)ab_json_number(first, "threads", 1) : 0;
+}

@@ -35,6 +35,10 @@ typedef struct ab_baselines {
  * row for it. */
 bool ab_cell_further_draw(const cJSON *cell);
 
+/* Threads of a cell that ran beside others, so that its times and its memory are not those of the run's
+ * threads. 0: it had them to itself. */
+int ab_cell_threads_beside(const cJSON *cell);
+
 /* Lists the O0 cells; perturbed baselines are none. The document must outlive the list, unchanged but for
  * summaries. */
 AB_MUST_CHECK ab_status ab_baselines_create(const cJSON *document, ab_baselines *baselines);

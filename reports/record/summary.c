@@ -7,7 +7,8 @@
  *   noise floor     ab_chance_gap of the loss_gaps of O0 from weights moved by one ulp
  *   rounding floor  ab_chance_gap of the loss_gaps of O0 from weights moved as rounding to half moves them
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those
- *                   medians
+ *                   medians; unknown for a cell that ran beside others
+ *   peak_bytes      memory_bytes.total; unknown for such a cell, whose workspace is that of fewer threads
  *   ratio_samples_to_o0  against an O0 cell that a machine of the same class ran (machines.h)
  *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
  *                   nothing
@@ -156,10 +157,17 @@ static int most_step_times(const cJSON *processes) {
     return most;
 }
 
+/* Times and memory of a cell that ran beside others are not those of the run's threads. */
+static figure beside(int threads) {
+    return unknown("it ran beside other cells on %d thread%s", threads, threads == 1 ? "" : "s");
+}
+
 static ab_status time_steps(facts *f) {
     const cJSON *process, *processes = ab_json_at(f->cell, "processes");
-    int n = 0, room = most_step_times(processes);
-    f->step_time = f->step_time_low = f->step_time_high = unknown("no unprobed step was timed");
+    const int threads = ab_cell_threads_beside(f->cell);
+    int n = 0, room = threads > 0 ? 0 : most_step_times(processes);
+    f->step_time = threads > 0 ? beside(threads) : unknown("no unprobed step was timed");
+    f->step_time_low = f->step_time_high = f->step_time;
     if (room == 0) return AB_OK;
     double *value = malloc((size_t)room * sizeof *value);
     double *medians = malloc((size_t)cJSON_GetArraySize(processes) * sizeof *medians);
@@ -360,6 +368,8 @@ bool ab_summary_times_overlap(const cJSON *cell, const cJSON *o0) {
 }
 
 static figure speed_ratio(const facts *f, const ab_machines *machines) {
+    const int threads = ab_cell_threads_beside(f->cell);
+    if (threads > 0) return beside(threads);
     if (f->baseline && !ab_machines_alike(machines, f->cell, f->baseline->cell))
         return unknown("O0 ran on another class of machine");
     if (f->speed_void || !f->baseline) return unknown("%s", f->speed_void ? f->failed.text[0] : no_baseline);
@@ -471,7 +481,8 @@ static ab_status measure(const cJSON *document, facts *f) {
     f->loss_final = final_loss(document, f->cell);
     AB_TRY(time_steps(f));
     f->rate = sample_rate(document, f);
-    f->peak = number_at(f->cell, "memory_bytes.total");
+    const int threads = ab_cell_threads_beside(f->cell);
+    f->peak = threads > 0 ? beside(threads) : number_at(f->cell, "memory_bytes.total");
     f->skipped_share = skipped_share(f->cell);
     count_casts(f);
     count_updates(f);

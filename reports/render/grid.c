@@ -139,10 +139,11 @@ static void write_rate(const cJSON *cell, ab_grid_text *out) {
     ab_text_rate(out->text, figure(cell, "samples_per_s"));
 }
 
+/* "-" for a cell that ran beside others: it was not measured. */
 static void write_ratio(const cJSON *cell, const char *key, ab_grid_text *out) {
     double ratio = figure(cell, key);
     ab_text_factor(out->text, ratio);
-    if (isfinite(ratio)) return;
+    if (isfinite(ratio) || ab_cell_threads_beside(cell) > 0) return;
     memcpy(out->text, "void", 5);
     out->tone = AB_TONE_WARN;
 }
@@ -470,6 +471,15 @@ static bool is_nondeterministic(const cell_filter *q, const cJSON *cell) {
     return cJSON_IsFalse(ab_json_at(cell, "deterministic"));
 }
 
+static bool is_void(const cell_filter *q, const cJSON *cell) {
+    return ab_cell_threads_beside(cell) == 0 && has_value(q, cell);
+}
+
+static bool is_beside(const cell_filter *q, const cJSON *cell) {
+    (void)q;
+    return ab_cell_threads_beside(cell) > 0;
+}
+
 static bool is_within_spread(const cell_filter *q, const cJSON *cell) {
     const cJSON *o0 = ab_cells_baseline(q->cells, cell);
     return o0 && o0 != cell && !cJSON_IsString(ab_json_at(cell, "twin")) &&
@@ -499,13 +509,14 @@ static bool is_first(const cell_filter *q, const ab_grid *grid, int row) {
     return true;
 }
 
-/* Adds each distinct text at `path` once, with the cells that share it. */
-static ab_status add_grouped(const ab_grid *grid, const char *path, ab_tone tone, const char *what,
+/* Adds each distinct text at q.path once, with the cells that share it. */
+static ab_status add_grouped(const ab_grid *grid, cell_filter q, ab_tone tone, const char *what,
                              ab_grid_lines *lines) {
     char labels[LABEL_TEXT], text[200];
     for (int i = 0; i < grid->rows; i++) {
-        cell_filter q = {has_value, path, ab_json_text(grid->row[i].cell, path, NULL), NULL};
-        if (!q.value || !is_first(&q, grid, i) || !list_cells(grid, &q, labels)[0]) continue;
+        q.value = ab_json_text(grid->row[i].cell, q.path, NULL);
+        if (!q.value || !q.applies(&q, grid->row[i].cell) || !is_first(&q, grid, i)) continue;
+        if (!list_cells(grid, &q, labels)[0]) continue;
         ab_text_clean(text, sizeof text, q.value);
         AB_TRY(add_line(lines, tone, "%s: %s: %s", labels, what, text));
     }
@@ -550,7 +561,8 @@ static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_machines(document, &grid->intro));
     AB_TRY(add_slow_build(document, &grid->intro));
     AB_TRY(add_products(grid, &grid->intro));
-    AB_TRY(add_grouped(grid, "emulated_text", AB_TONE_PLAIN, "emulated", &grid->intro));
+    const cell_filter emulated = {has_value, "emulated_text", NULL, NULL};
+    AB_TRY(add_grouped(grid, emulated, AB_TONE_PLAIN, "emulated", &grid->intro));
     return add_completeness(document, &grid->intro);
 }
 
@@ -742,20 +754,28 @@ static ab_status add_rates(const cJSON *document, ab_grid *grid) {
     return text[0] ? add_line(&grid->notes, AB_TONE_PLAIN, "learning rates: %s", text) : AB_OK;
 }
 
+static const char not_timed[] = "not timed: they ran beside other cells on some of the threads";
+
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
+    static const struct {
+        cell_filter of;
+        const char *what;
+    } missing[] = {
+        {{is_void, "summary.ratio_samples_to_o0_reason", NULL, NULL}, "speed ratio void"},
+        {{has_value, "summary.baseline_learned_reason", NULL, NULL}, "no certificate"},
+        {{is_void, "summary.ratio_bytes_to_o0_reason", NULL, NULL}, "memory ratio void"},
+        {{has_value, "test_accuracy_reason", NULL, NULL}, "no test accuracy"},
+    };
+    const cell_filter besides = {is_beside, NULL, NULL, NULL};
     AB_TRY(add_rates(document, grid));
     AB_TRY(add_own_scales(grid));
     AB_TRY(add_partings(grid));
     AB_TRY(add_communication(grid));
-    AB_TRY(add_grouped(grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
-                       &grid->notes));
-    AB_TRY(
-        add_grouped(grid, "summary.baseline_learned_reason", AB_TONE_WARN, "no certificate", &grid->notes));
-    AB_TRY(add_grouped(grid, "summary.ratio_bytes_to_o0_reason", AB_TONE_WARN, "memory ratio void",
-                       &grid->notes));
-    AB_TRY(add_grouped(grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
+    for (size_t i = 0; i < AB_COUNT_OF(missing); i++)
+        AB_TRY(add_grouped(grid, missing[i].of, AB_TONE_WARN, missing[i].what, &grid->notes));
     const cell_filter nondeterministic = {is_nondeterministic, NULL, NULL, NULL};
     AB_TRY(add_long_messages(grid));
+    AB_TRY(add_about(grid, &besides, AB_TONE_PLAIN, not_timed, &grid->notes));
     AB_TRY(add_timing_notes(document, grid));
     AB_TRY(add_about(grid, &nondeterministic, AB_TONE_BAD,
                      "not deterministic: the losses differ between rounds", &grid->notes));

@@ -32,10 +32,10 @@ ab_status ab_run_save_finished(ab_run_state *r, ab_status outcome) {
     return AB_OK;
 }
 
-/* The journal keeps every process; the document is written again when that takes at most 5 % of the time
+/* The journal keeps every process; the document is written again when that takes at most 1 % of the time
  * since the last. So the time of a run grows with its cells, and small documents are never old. */
 ab_status ab_run_keep(ab_run_state *r, int index, bool whole, const cJSON *process) {
-    enum { REWRITING_SHARE = 20 };
+    enum { REWRITING_SHARE = 100 };
     if (r->part)
         return ab_journal_print(stdout, r->part[index], r->record.cell[index], whole, process, elapsed_s(r));
     AB_TRY(ab_journal_add(&r->journal, index, r->record.cell[index], whole, process, elapsed_s(r)));

@@ -97,6 +97,17 @@ static ab_status parse_positive(const char *name, const char *text, double *numb
     return AB_OK;
 }
 
+/* Steps are counted in doubles. */
+static ab_status parse_steps(const char *name, const char *text, double *steps) {
+    char *end;
+    errno = 0;
+    *steps = ab_number_read(text, &end);
+    if (end == text || *end || errno || !(*steps >= 1 && *steps <= 0x1p53) || floor(*steps) != *steps)
+        return ab_fail(AB_USAGE, "advise: %s: expected a whole number of steps from 1 to 2^53, found '%s'",
+                       name, text);
+    return AB_OK;
+}
+
 /* One option with a value. */
 static ab_status parse_value(const char *name, const char *value, request *r) {
     if (!value) return ab_fail(AB_USAGE, "advise: %s expects a value", name);
@@ -104,7 +115,7 @@ static ab_status parse_value(const char *name, const char *value, request *r) {
     if (strcmp(name, "--flushed-energy") == 0) return parse_share(name, value, &r->goal.flushed_energy);
     if (strcmp(name, "--overflow") == 0) return parse_share(name, value, &r->goal.alpha);
     if (strcmp(name, "--scale") == 0) return parse_positive(name, value, &r->goal.scale);
-    if (strcmp(name, "--horizon") == 0) return parse_positive(name, value, &r->goal.horizon);
+    if (strcmp(name, "--horizon") == 0) return parse_steps(name, value, &r->goal.horizon);
     if (strcmp(name, "--level") == 0) r->level = value;
     if (strcmp(name, "--json") == 0) r->json = value;
     if (strcmp(name, "--out") == 0) r->out = value;

@@ -290,7 +290,7 @@ static ab_status prepare(fit *f, int argc, char **argv) {
         if (strcmp(argv[i], "--level") == 0) argv[i] = plural;
     AB_TRY(ab_options_parse(argc, argv, &f->options));
     AB_TRY(check_options(&f->options));
-    ab_warn_of_outputs(&f->options, "the table of fit");
+    AB_TRY(ab_refuse_outputs(&f->options, "fit", "the table"));
     f->argv = calloc(AB_WORKER_ARGS + AB_OPTIONS_WORDS + 8, sizeof *f->argv);
     if (!f->argv) return ab_fail(AB_NO_MEMORY, "fit: out of memory");
     f->words = AB_WORKER_ARGS + ab_options_words(&f->options, f->argv + AB_WORKER_ARGS);

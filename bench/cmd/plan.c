@@ -137,7 +137,7 @@ ab_status ab_cmd_plan(int argc, char **argv) {
     ab_options options;
     ab_run_config config;
     AB_TRY(ab_options_parse(argc, argv, &options));
-    ab_warn_of_outputs(&options, "a plan");
+    AB_TRY(ab_refuse_outputs(&options, "plan", "a plan"));
     AB_TRY(ab_run_config_create(&options, false, &config));
     char unused[480];
     ab_level_options_unused(&options, config.level, config.levels, unused, sizeof unused);

@@ -2,7 +2,6 @@
 #include "bench/cmd/run_options.h"
 
 #include "bench/cmd/cmd.h"
-#include "kernels/core/log.h"
 
 bool ab_asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
@@ -10,10 +9,11 @@ bool ab_asks_for_help(int argc, char **argv) {
     return false;
 }
 
-void ab_warn_of_outputs(const ab_options *options, const char *what) {
+ab_status ab_refuse_outputs(const ab_options *options, const char *command, const char *what) {
     char name[AB_OPTION_NAME];
     for (int i = 0; i < AB_OPTION_COUNT; i++)
         if (options->given[i] && ab_option_trait_of((ab_option_id)i) == AB_OPTION_TRAIT_output)
-            ab_warn("%s: without effect: %s goes to stdout and nothing is written",
-                    ab_option_name((ab_option_id)i, name), what);
+            return ab_fail(AB_USAGE, "%s: %s: %s goes to stdout and nothing is written; leave the option out",
+                           command, ab_option_name((ab_option_id)i, name), what);
+    return AB_OK;
 }

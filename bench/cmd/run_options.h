@@ -9,8 +9,9 @@ AB_BEGIN_DECLS
 /* Whether --help is among the arguments. */
 bool ab_asks_for_help(int argc, char **argv);
 
-/* Warns of given options that name what a run writes; `what`: what goes to stdout instead, "a plan". */
-void ab_warn_of_outputs(const ab_options *options, const char *what);
+/* Refuses options that say what a run writes: AB_USAGE. `command`: "plan"; `what`: what goes to stdout
+ * instead, "a plan". */
+AB_MUST_CHECK ab_status ab_refuse_outputs(const ab_options *options, const char *command, const char *what);
 
 AB_END_DECLS
 

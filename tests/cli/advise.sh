@@ -98,8 +98,11 @@ expect_text "$work/out" "--probes default,rows" "how to record rows"
 
 run advise "$work/result.json" --scale 0
 expect_rc 2 "a scale of 0"
-run advise "$work/result.json" --horizon soon
-expect_rc 2 "a horizon that is no number"
+for horizon in soon 0 0.5 2.5 -3 2^54; do
+    run advise "$work/result.json" --horizon "$horizon"
+    expect_rc 2 "a horizon of $horizon"
+    expect_text "$work/err" "a whole number of steps from 1 to 2^53" "a horizon of $horizon"
+done
 run advise "$work/result.json" --overflow 2
 expect_rc 2 "a probability above 1"
 run advise "$work/result.json" --frobnicate

@@ -50,8 +50,8 @@ run run --net resnet8 --data synthetic --recompute stage9
 expect_rc 2 "an unknown block"
 expect_text "$work/err" 'no block of network resnet8 is called "stage9"' "an unknown block"
 run fit --net mlp --data synthetic --level O0 --memory-limit 64MiB --json "$work/table.json"
-expect_rc 0 "an output file"
-expect_text "$work/err" "--json: without effect: the table of fit goes to stdout" "an output file"
+expect_rc 2 "an output file"
+expect_text "$work/err" "fit: --json: the table goes to stdout and nothing is written" "an output file"
 [ -e "$work/table.json" ] && fail "fit --json wrote a file"
 run fit --help
 expect_rc 0 "help"

@@ -1,5 +1,5 @@
 # `ampbench plan` takes the options of a run: what a run refuses it refuses with the same words, it writes
-# nothing and says so, and what has no effect is said by both.
+# nothing and refuses options for that, and what has no effect at the levels run is said by both.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
@@ -46,8 +46,8 @@ for option in "--out x.json" "--csv x.csv" "--markdown x.md" "--html x.html" "--
     --no-plots --resume "--json -"; do
     # shellcheck disable=SC2086
     run plan --net lenet5 --level O2 $option
-    expect_rc 0 "plan $option"
-    expect_text err "${option%% *}: without effect: a plan goes to stdout and nothing is written" "$option"
+    expect_rc 2 "plan $option"
+    expect_text err "plan: ${option%% *}: a plan goes to stdout and nothing is written" "$option"
 done
 checks=$((checks + 1))
 [ -z "$(ls x* 2>/dev/null)" ] || fail "a plan wrote $(ls x*)"

@@ -11,10 +11,16 @@
 
 enum { BLOCK = 16 }; /* channels of the library's blocked layouts of weights */
 
-/* Whether the machine multiplies the format in tiles; path "auto" takes half operands only there. */
-static bool has_tiles(const ab_format *format) {
-    const unsigned tiles = (unsigned)dnnl_cpu_isa_avx512_core_amx;
-    return format == &ab_format_bf16 && ((unsigned)dnnl_get_effective_cpu_isa() & tiles) == tiles;
+static bool has(dnnl_cpu_isa_t isa) {
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
+}
+
+/* How the library multiplies the format: a name that path "auto" takes where it is fast, or NULL. */
+static const char *unit_of(const ab_format *format) {
+    if (format == &ab_format_fp32) return "jit";
+    if (format != &ab_format_bf16) return NULL;
+    if (has(dnnl_cpu_isa_avx512_core_amx)) return "amx";
+    return has(dnnl_cpu_isa_avx512_core_bf16) ? "avx512_core_bf16" : NULL;
 }
 
 static int64_t blocked(int64_t channels) { return ab_div_up(channels, BLOCK) * BLOCK; }
@@ -38,16 +44,17 @@ static ab_status pack(ab_pass *pass, const void *weights, void *packed, void *sc
 }
 
 ab_status ab_dnnl_sizes(const ab_pass_spec *spec, bool matmul, ab_pass **pass) {
-    const bool half = spec->operands != &ab_format_fp32, weights = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
+    const bool weights = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
+    const char *unit = unit_of(spec->operands);
     *pass = NULL;
-    if (half && !has_tiles(spec->operands)) return AB_OK;
+    if (!unit) return AB_OK;
     ab_pass *p = calloc(1, sizeof *p);
     if (!p) return ab_fail(AB_NO_MEMORY, "cannot allocate the sizes of a oneDNN pass");
     p->destroy = destroy;
     if (weights && !matmul) p->scratch_bytes = weight_bytes(spec, &ab_format_fp32);
     if (!weights) p->packed_bytes = weight_bytes(spec, spec->operands);
     if (p->packed_bytes > 0) p->pack = pack;
-    ab_text_show(p->text, sizeof p->text, half ? "amx" : "jit");
+    ab_text_show(p->text, sizeof p->text, "%s", unit);
     *pass = p;
     return AB_OK;
 }

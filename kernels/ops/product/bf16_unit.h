@@ -23,21 +23,24 @@ enum {
     AB_BF16_TILES = 4  /* tiles side by side */
 };
 
-/* c[r][0..16 * tiles) = sum over t < runs, k < inner of a[t * run_step + r * a_step + k] * b[t * inner +
- * k][...] for r < rows. One run: a matrix product; more: a convolution at adjacent positions. continues: the
- * sums go on from those in c; else those of every row from `start`, or from zeros if it is NULL. */
+/* c[r][0..16 * tiles) = sum over t < runs, k < inner of a[t * run_step + r * a_step + k] * b[t][k][...] for
+ * r < rows. One run: a matrix product; more: a convolution at adjacent positions, or its weight gradient.
+ * continues: the sums go on from those in c; else those of every row from `start`, or from zeros if it is
+ * NULL. */
 typedef struct ab_bf16_product {
     const uint16_t *a;
-    const uint16_t *b; /* of each tile: [runs * inner / 2][16 columns][2] */
+    const uint16_t *b; /* of each tile and run: [inner / 2][16 columns][2] */
     const float *start;
     float *c;
     int64_t a_step, c_step; /* values from one row of a, of c to the next */
     int64_t b_step,
-        b_row;     /* values from one tile of b to the next, and within it from one pair to the next */
-    int64_t rows;  /* a multiple of the unit's; in several runs, of its run_rows times that */
-    int64_t inner; /* a multiple of the unit's */
-    int64_t runs, run_step;
-    int tiles; /* 1 to AB_BF16_TILES */
+        b_row; /* values from one tile of b to the next, and within it from one pair to the next */
+    int64_t
+        rows; /* a multiple of the unit's; in several runs of tiles 4 times that, 2 times for even `tiles` */
+    int64_t inner;                 /* a multiple of the unit's */
+    int64_t runs, run_step, b_run; /* values from one run of a, of b to the next; in tiles several runs start
+                                      anew, with b_row of two tile's columns */
+    int tiles;                     /* 1 to AB_BF16_TILES */
     bool continues;
 } ab_bf16_product;
 

@@ -14,7 +14,7 @@
 #include <threads.h>
 #include <unistd.h>
 
-enum { SIDE = AB_BF16_SIDE, INNER = 32, TILE = INNER * SIDE }; /* a tile: 16 rows of 32 values */
+enum { SIDE = AB_BF16_SIDE, INNER = 32 }; /* a tile: 16 rows of 32 values */
 
 #define FOR_TILES __attribute__((target("amx-tile,amx-bf16")))
 
@@ -118,13 +118,12 @@ FOR_TILES static void slide_rows(const slide *s) {
     const ab_bf16_product *p = s->of;
     const int64_t a_bytes = p->a_step * (int64_t)sizeof(uint16_t), row_bytes = SIDE * (int64_t)sizeof(float),
                   c_bytes = p->c_step * (int64_t)sizeof(float);
-    const uint16_t *b = s->b[0];
     __asm__ volatile("" ::: "memory");
     START();
     for (int64_t t = 0; t < p->runs; t++)
-        for (int64_t k = 0; k < p->inner; k += INNER, b += TILE) {
+        for (int64_t k = 0; k < p->inner; k += INNER) {
             const int64_t at = t * p->run_step + k;
-            _tile_loadd(7, b, row_bytes);
+            _tile_loadd(7, s->b[0] + t * p->b_run + k * SIDE, row_bytes);
             ADD(0, 4);
             ADD(1, 5);
             ADD(2, 6);
@@ -139,12 +138,11 @@ FOR_TILES static void slide_pairs(const slide *s) {
     const ab_bf16_product *p = s->of;
     const int64_t a_bytes = p->a_step * (int64_t)sizeof(uint16_t), row_bytes = SIDE * (int64_t)sizeof(float),
                   c_bytes = p->c_step * (int64_t)sizeof(float);
-    int64_t w = 0;
     __asm__ volatile("" ::: "memory");
     START();
     for (int64_t t = 0; t < p->runs; t++)
-        for (int64_t k = 0; k < p->inner; k += INNER, w += TILE) {
-            const int64_t at = t * p->run_step + k;
+        for (int64_t k = 0; k < p->inner; k += INNER) {
+            const int64_t at = t * p->run_step + k, w = t * p->b_run + k * SIDE;
             _tile_loadd(6, s->b[0] + w, row_bytes);
             _tile_loadd(4, s->a[0] + at, a_bytes);
             _tile_dpbf16ps(0, 4, 6);

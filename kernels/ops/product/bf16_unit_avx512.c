@@ -1,5 +1,5 @@
 /* Products of bf16 pairs in vectors of 16 sums; see bf16_unit.h. A block of sums stays in registers over the
- * whole inner dimension: 24 of 32 registers, or 8, as many as address rows without reloading. Each pair of a
+ * whole inner dimension: of 6 rows four tiles wide, else of 8 rows. Each pair of a
  * is broadcast. Compiled for AVX512-BF16 function by function, so that the rest of the program runs on other
  * CPUs. */
 #include "kernels/ops/product/bf16_unit.h"
@@ -23,10 +23,9 @@ typedef struct {
 
 /* Rows [row, row + rows) of a product, `tiles` wide; both are constants where it is inlined. */
 INLINE void add_block(const ab_bf16_product *p, int64_t row, const int rows, const int tiles) {
-    const uint16_t *b = p->b;
     float *c = p->c + row * p->c_step;
     __m512 sum[MOST_SUMS];
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int t = 0; t < tiles; t++)
@@ -34,12 +33,12 @@ INLINE void add_block(const ab_bf16_product *p, int64_t row, const int rows, con
                                  : p->start   ? _mm512_loadu_ps(p->start + t * SIDE)
                                               : _mm512_setzero_ps();
     for (int64_t run = 0; run < p->runs; run++) {
-        const uint16_t *a = p->a + row * p->a_step + run * p->run_step;
+        const uint16_t *a = p->a + row * p->a_step + run * p->run_step, *b = p->b + run * p->b_run;
         for (int64_t k = 0; k < p->inner; k += 2, b += p->b_row, a += 2) {
             __m512i column[AB_BF16_TILES];
 #pragma GCC unroll 4
             for (int t = 0; t < tiles; t++) column[t] = _mm512_loadu_si512(b + t * p->b_step);
-#pragma GCC unroll 12
+#pragma GCC unroll 8
             for (int r = 0; r < rows; r++) {
                 const __m512i both =
                     _mm512_set1_epi32(((const pair *)(const void *)(a + r * p->a_step))->values);
@@ -50,45 +49,43 @@ INLINE void add_block(const ab_bf16_product *p, int64_t row, const int rows, con
             }
         }
     }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int t = 0; t < tiles; t++) _mm512_storeu_ps(c + r * p->c_step + t * SIDE, sum[r * tiles + t]);
 }
 
-/* Blocks of so many rows, smaller ones at the end. */
-#define BLOCKS(wide, high)                                                                                   \
-    for (; row + (high) <= p->rows; row += (high)) add_block(p, row, high, wide)
+#define BLOCK(high, tiles)                                                                                   \
+    case high:                                                                                               \
+        add_block(p, row, high, tiles);                                                                      \
+        break;
 
-FOR_VECTORS static void one_wide(const ab_bf16_product *p) {
-    int64_t row = 0;
-    BLOCKS(1, 8);
-    BLOCKS(1, 4);
-    BLOCKS(1, 1);
-}
+/* The rows of a product, as even as can be in blocks of at most `most`. */
+#define ROWS(name, tiles, most, MORE)                                                                        \
+    FOR_VECTORS static void name(const ab_bf16_product *p) {                                                 \
+        const int64_t blocks = (p->rows + (most)-1) / (most);                                                \
+        for (int64_t i = 0; i < blocks; i++) {                                                               \
+            const int64_t row = p->rows * i / blocks;                                                        \
+            switch (p->rows * (i + 1) / blocks - row) {                                                      \
+                BLOCK(1, tiles)                                                                              \
+                BLOCK(2, tiles)                                                                              \
+                BLOCK(3, tiles)                                                                              \
+                BLOCK(4, tiles)                                                                              \
+                BLOCK(5, tiles)                                                                              \
+                BLOCK(6, tiles)                                                                              \
+                MORE(tiles)                                                                                  \
+            default:                                                                                         \
+                break;                                                                                       \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+#define NO_MORE(tiles)
+#define TO_EIGHT(tiles) BLOCK(7, tiles) BLOCK(8, tiles)
 
-FOR_VECTORS static void two_wide(const ab_bf16_product *p) {
-    int64_t row = 0;
-    BLOCKS(2, 12);
-    BLOCKS(2, 4);
-    BLOCKS(2, 1);
-}
-
-FOR_VECTORS static void three_wide(const ab_bf16_product *p) {
-    int64_t row = 0;
-    BLOCKS(3, 8);
-    BLOCKS(3, 4);
-    BLOCKS(3, 1);
-}
-
-/* 16 rows as 6, 5 and 5. */
-FOR_VECTORS static void four_wide(const ab_bf16_product *p) {
-    int64_t row = 0;
-    for (; row < p->rows && (p->rows - row) % 6 != 0 && p->rows - row >= 5; row += 5) add_block(p, row, 5, 4);
-    BLOCKS(4, 6);
-    BLOCKS(4, 2);
-    BLOCKS(4, 1);
-}
+ROWS(one_wide, 1, 8, TO_EIGHT)
+ROWS(two_wide, 2, 8, TO_EIGHT)
+ROWS(three_wide, 3, 8, TO_EIGHT)
+ROWS(four_wide, 4, 6, NO_MORE)
 
 static void multiply(const ab_bf16_product *p) {
     static void (*const wide[])(const ab_bf16_product *) = {one_wide, two_wide, three_wide, four_wide};

@@ -29,9 +29,14 @@ typedef struct conv_bf16 {
     int64_t image[2], size[2],
         edge[2];       /* rows and columns of the image, of its padded copy, and zeros before it */
     int64_t out[2];    /* rows and columns of the result (weight gradients: of dout) */
+    int64_t stride[2]; /* of the kernel in the copy */
+    bool by_rows;      /* rows of the result are computed one by one, else all together: tiles */
+    int64_t at_once;   /* rows that are computed together */
+    int64_t line;      /* weight gradients: positions from one row of dout to the next */
     int64_t run;       /* values under a row of the kernel, a multiple of the unit's */
     int64_t span;      /* weight gradients: values under a row of the kernel, up to whole tiles */
-    int64_t positions; /* pixels of a result (weight gradients: a dout) that is as wide as the copy */
+    int64_t positions; /* of the rows at once, as wide as the copy if there are several; weight gradients: of
+                          dout */
     int64_t blocks;    /* of images */
     size_t copy_bytes, result_bytes, pairs_bytes, turned_bytes, thread_bytes, block_bytes;
 } conv_bf16;
@@ -61,13 +66,15 @@ static uint16_t *clear_copy(const conv_job *job) {
     return copy;
 }
 
+/* Strides may leave out the last rows and columns. */
 static void copy_image(const conv_job *job, int64_t image, uint16_t *copy) {
     const conv_bf16 *p = job->p;
     const uint16_t *from = job->src + image * image_values(p);
-    const int64_t row = p->image[1] * p->channels;
-    for (int64_t y = 0; y < p->image[0]; y++)
+    const int64_t rows = ab_min64(p->image[0], p->size[0] - p->edge[0]), row = p->image[1] * p->channels,
+                  columns = ab_min64(p->image[1], p->size[1] - p->edge[1]);
+    for (int64_t y = 0; y < rows; y++)
         memcpy(copy + ((y + p->edge[0]) * p->size[1] + p->edge[1]) * p->channels, from + y * row,
-               (size_t)row * sizeof *copy);
+               (size_t)(columns * p->channels) * sizeof *copy);
 }
 
 /* Images [first, end) of a block. */
@@ -99,15 +106,15 @@ static ab_status pack(ab_pass *base, const void *weights, void *packed, void *sc
     return AB_OK;
 }
 
-/* Results at all positions, [position][wide]. */
-static void slide_positions(const conv_job *job, const uint16_t *copy, float *result) {
+/* Results of the rows from y on, [position][wide]. */
+static void slide_positions(const conv_job *job, const uint16_t *copy, int64_t y, float *result) {
     const conv_bf16 *p = job->p;
     const int64_t weights = p->conv.window.kernel[0] * p->run * SIDE;
-    const ab_bf16_product m = {.a = copy,
+    const ab_bf16_product m = {.a = copy + y * p->stride[0] * p->size[1] * p->channels,
                                .b = job->args->weights,
                                .start = job->bias,
                                .c = result,
-                               .a_step = p->channels,
+                               .a_step = p->stride[1] * p->channels,
                                .c_step = p->wide,
                                .b_step = weights,
                                .b_row = 2 * SIDE,
@@ -115,6 +122,7 @@ static void slide_positions(const conv_job *job, const uint16_t *copy, float *re
                                .inner = p->run,
                                .runs = p->conv.window.kernel[0],
                                .run_step = p->size[1] * p->channels,
+                               .b_run = p->run * SIDE,
                                .tiles = (int)p->sides};
     p->unit->multiply(&m);
 }
@@ -139,8 +147,11 @@ static void slide_image(const conv_job *job, int64_t image, uint16_t *copy) {
     float *result = (float *)(void *)(thread_memory(job) + p->copy_bytes),
           *row = result + p->positions * p->wide;
     copy_image(job, image, copy);
-    slide_positions(job, copy, result);
-    for (int64_t y = 0; y < p->out[0]; y++) keep_row(job, image, y, result + y * p->size[1] * p->wide, row);
+    for (int64_t y = 0; y < p->out[0]; y += p->at_once) {
+        slide_positions(job, copy, y, result);
+        for (int64_t i = 0; i < p->at_once; i++)
+            keep_row(job, image, y + i, result + i * p->size[1] * p->wide, row);
+    }
 }
 
 static void slide_block(void *argument, int64_t block, int thread) {
@@ -170,7 +181,7 @@ static uint16_t *turned_memory(const conv_job *job) {
     return (uint16_t *)(void *)(thread_memory(job) + job->p->copy_bytes + job->p->pairs_bytes);
 }
 
-/* dout of an image as [outputs][positions]. Where the copy is wider it stays zero from image to image. */
+/* dout of an image as [outputs][positions]. Between its rows zeros stay from image to image. */
 static const uint16_t *turn_dout(const conv_job *job, int64_t image) {
     const conv_bf16 *p = job->p;
     const int64_t channels = p->conv.out_channels;
@@ -179,17 +190,17 @@ static const uint16_t *turn_dout(const conv_job *job, int64_t image) {
     for (int64_t o = 0; o < channels; o += SIDE)
         for (int64_t y = 0; y < p->out[0]; y++)
             for (int64_t x = 0; x < p->out[1]; x += SIDE)
-                ab_bf16_turn(turned + o * p->positions + y * p->size[1] + x, p->positions,
+                ab_bf16_turn(turned + o * p->positions + y * p->line + x, p->positions,
                              from + (y * p->out[1] + x) * channels + o, channels,
                              ab_min64(SIDE, p->out[1] - x), ab_min64(SIDE, channels - o));
     return turned;
 }
 
-/* Values of the copy in pairs of those of two pixels beside each other. */
+/* Values of the copy in pairs of those of two pixels on which positions beside each other start. */
 static const uint16_t *pair_pixels(const conv_job *job, const uint16_t *copy) {
     const conv_bf16 *p = job->p;
     uint16_t *pairs = (uint16_t *)(void *)(thread_memory(job) + p->copy_bytes);
-    ab_bf16_pair_up(pairs, copy, p->channels, (int64_t)(p->pairs_bytes / (2 * sizeof *pairs)));
+    ab_bf16_pair_up(pairs, copy, p->stride[1] * p->channels, (int64_t)(p->pairs_bytes / (2 * sizeof *pairs)));
     return pairs;
 }
 
@@ -197,19 +208,21 @@ static void weights_image(const conv_job *job, int64_t image, uint16_t *copy, fl
     const conv_bf16 *p = job->p;
     copy_image(job, image, copy);
     const uint16_t *pairs = pair_pixels(job, copy), *turned = turn_dout(job, image);
-    ab_bf16_product m = {.a_step = p->positions,
+    ab_bf16_product m = {.a = turned,
+                         .a_step = p->positions,
                          .c_step = p->span,
                          .b_step = 2 * SIDE,
-                         .b_row = 4 * p->channels,
-                         .inner = p->positions,
-                         .rows = p->wide,
-                         .runs = 1,
+                         .b_row = 4 * p->stride[1] * p->channels,
+                         .inner = p->by_rows ? p->line : p->positions,
+                         .rows = ab_div_up(p->conv.out_channels, p->unit->rows) * p->unit->rows,
+                         .runs = p->out[0] / p->at_once,
+                         .run_step = p->line,
+                         .b_run = 2 * p->stride[0] * p->size[1] * p->channels,
                          .continues = continues};
     for (int64_t y = 0; y < p->conv.window.kernel[0]; y++)
         for (int64_t j = 0; j < p->span; j += RUN) {
             m.b = pairs + 2 * (y * p->size[1] * p->channels + j);
             m.tiles = (int)ab_min64(AB_BF16_TILES, (p->span - j) / SIDE);
-            m.a = turned;
             m.c = sums + y * p->wide * p->span + j;
             p->unit->multiply(&m);
         }
@@ -278,30 +291,37 @@ static void set_shape(conv_bf16 *p) {
         p->image[i] = data ? w->out[i] : w->in[i];
         p->out[i] = data ? w->in[i] : w->out[i];
         p->edge[i] = data ? w->kernel[i] - 1 - w->padding[i] : w->padding[i];
-        p->size[i] = p->out[i] + w->kernel[i] - 1;
+        p->stride[i] = w->stride[i];
+        p->size[i] = (p->out[i] - 1) * p->stride[i] + w->kernel[i];
     }
-    p->size[1] += weights ? p->size[1] % 2 : 0;
+    p->by_rows = p->unit->rows == 1;
+    p->at_once = p->by_rows ? 1 : p->out[0];
+    if (weights && !p->by_rows) p->size[1] += p->size[1] % 2;
+    p->line = p->by_rows ? p->out[1] + p->out[1] % 2 : p->size[1];
     p->run = ab_div_up(w->kernel[1] * p->channels, p->unit->inner) * p->unit->inner;
     p->span = ab_div_up(w->kernel[1] * p->channels, SIDE) * SIDE;
     p->sides = ab_div_up(p->delivered, SIDE);
     p->wide = p->sides * SIDE;
-    const int64_t last = weights
-                             ? ab_max64(p->size[1], ab_div_up(p->out[1], SIDE) * SIDE) /* of the last row */
-                             : p->out[1],
-                  whole = weights             ? p->unit->inner
-                          : p->sides % 2 == 0 ? 2 * p->unit->rows
-                                              : 4 * p->unit->rows;
-    p->positions = ab_div_up((p->out[0] - 1) * p->size[1] + last, whole) * whole;
+    const int64_t whole = weights      ? p->unit->inner
+                          : p->by_rows ? 1
+                                       : (p->sides % 2 == 0 ? 2 : 4) * SIDE,
+                  last = ab_max64(p->line, ab_div_up(p->out[1], SIDE) * SIDE); /* of the last row of dout */
+    if (weights)
+        p->positions = ab_div_up((p->out[0] - 1) * p->line + last, whole) * whole;
+    else
+        p->positions = ab_div_up((p->at_once - 1) * p->size[1] + p->out[1], whole) * whole;
     p->blocks = ab_min64(p->conv.batch, MAX_IMAGE_BLOCKS);
 }
 
-/* Tiles read beyond the last pixel of a copy: a run of values, or all positions for the last kernel row. */
+/* What is read beyond the last pixel of a copy: a run of values, two positions, all positions of tiles for
+ * the last kernel row. */
 static void size_buffers(conv_bf16 *p) {
     const bool weights = p->kind == AB_PASS_BACKWARD_WEIGHTS;
-    const int64_t rows = p->conv.window.kernel[0],
-                  read = ab_max64(p->size[0] * p->size[1], p->positions + rows * p->size[1]) * p->channels;
+    const int64_t rows = p->conv.window.kernel[0], pixels = p->size[0] * p->size[1] + 2 * p->stride[1],
+                  tiles = p->by_rows ? 0 : p->positions + rows * p->size[1],
+                  read = ab_max64(pixels, tiles) * p->channels;
     const int64_t values = ab_div_up(read + p->run + RUN, SIDE) * SIDE;
-    p->copy_bytes = ab_halves_bytes(values + p->channels + SIDE);
+    p->copy_bytes = ab_halves_bytes(values + p->stride[1] * p->channels + SIDE);
     if (weights) {
         p->pairs_bytes = ab_halves_bytes(2 * values);
         p->turned_bytes = ab_halves_bytes(p->wide * p->positions + SIDE);
@@ -318,19 +338,22 @@ static bool few(int64_t channels) {
     return channels <= SIDE || (channels <= MOST_CHANNELS && channels % SIDE == 0);
 }
 
-static bool applies(const ab_pass_spec *spec) {
+/* Strides: vectors only, and not of input gradients, in which they leave gaps. */
+static bool applies(const ab_pass_spec *spec, const ab_bf16_unit *unit) {
     const ab_window *w = &spec->conv.window;
-    const bool plain = w->stride[0] == 1 && w->stride[1] == 1 && w->dilation[0] == 1 && w->dilation[1] == 1 &&
-                       w->padding[0] < w->kernel[0] && w->padding[1] < w->kernel[1];
+    const bool strides = unit->rows == 1 && spec->kind != AB_PASS_BACKWARD_DATA,
+               plain = (strides || (w->stride[0] == 1 && w->stride[1] == 1)) && w->dilation[0] == 1 &&
+                       w->dilation[1] == 1 && w->padding[0] < w->kernel[0] && w->padding[1] < w->kernel[1];
     return spec->operands == &ab_format_bf16 && !spec->accumulate && plain && spec->conv.groups == 1 &&
            few(w->channels) && few(spec->conv.out_channels);
 }
 
 /* Multiply-adds of 16 sums that vectors of pairs compute for an image. */
 static int64_t pair_steps(const conv_bf16 *p) {
-    const int64_t rows = p->conv.window.kernel[0];
-    if (p->kind == AB_PASS_BACKWARD_WEIGHTS) return rows * p->wide * p->span / SIDE * p->positions / 2;
-    return rows * p->positions * p->sides * p->run / 2;
+    const int64_t rows = p->conv.window.kernel[0] * p->out[0];
+    if (p->kind == AB_PASS_BACKWARD_WEIGHTS)
+        return rows * p->line / 2 * p->conv.out_channels * p->span / SIDE;
+    return rows * p->out[1] * p->sides * p->run / 2;
 }
 
 /* The same of fp32 vectors, which our own kernels fill. */
@@ -351,7 +374,7 @@ static bool pays(const conv_bf16 *p) {
 ab_status ab_conv_bf16_pass(const ab_pass_spec *spec, ab_pass **pass) {
     const ab_bf16_unit *unit = ab_bf16_unit_get(spec->native);
     *pass = NULL;
-    if (!unit || !applies(spec)) return AB_OK;
+    if (!unit || !applies(spec, unit)) return AB_OK;
     conv_bf16 *p = calloc(1, sizeof *p);
     if (!p) return ab_fail(AB_NO_MEMORY, "cannot allocate a convolution of bf16 pairs");
     p->threads = ab_parallel_threads();

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/product/bf16_unit.h"
 #include "kernels/ops/product/nonfinite.h"
 #include "kernels/ops/product/pass.h"
 #include "kernels/ops/rows.h"
@@ -68,6 +69,14 @@ static bool tiles_too_wide(const ab_pass_spec *spec) {
     return spec->kind == AB_PASS_FORWARD && channels < FEW && spec->conv.out_channels <= NARROW;
 }
 
+/* Whether a pass of the library computes halves faster than fp32: in tiles, or in vectors of pairs where
+ * those pay. */
+static bool accelerated(const ab_pass *pass) {
+    const ab_bf16_unit *unit = ab_bf16_unit_get(false);
+    if (strstr(pass->text, "amx")) return true;
+    return unit && unit == ab_bf16_unit_avx512() && strstr(pass->text, "avx512_core_bf16");
+}
+
 /* Native: our own product of bf16 pairs, or the library's primitive for the half type. AUTO uses the latter
  * only where the type is hardware-accelerated and the layer fills the tiles. */
 static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
@@ -81,7 +90,7 @@ static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, co
                        "%s: no native %s implementation for this shape on this machine; use the path "
                        "auto or convert",
                        kind->what, spec->operands->name);
-    if (exec->path == AB_PATH_AUTO && *pass && !strstr((*pass)->text, "amx")) drop(pass);
+    if (exec->path == AB_PATH_AUTO && *pass && !accelerated(*pass)) drop(pass);
     return AB_OK;
 }
 

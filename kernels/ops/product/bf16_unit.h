@@ -33,14 +33,13 @@ typedef struct ab_bf16_product {
     const float *start;
     float *c;
     int64_t a_step, c_step; /* values from one row of a, of c to the next */
-    int64_t b_step,
-        b_row; /* values from one tile of b to the next, and within it from one pair to the next */
-    int64_t
-        rows; /* a multiple of the unit's; in several runs of tiles 4 times that, 2 times for even `tiles` */
-    int64_t inner;                 /* a multiple of the unit's */
-    int64_t runs, run_step, b_run; /* values from one run of a, of b to the next; in tiles several runs start
-                                      anew, with b_row of two tile's columns */
-    int tiles;                     /* 1 to AB_BF16_TILES */
+    int64_t b_step, b_row;  /* from one tile of b to the next, and within it from one pair to the next */
+    int64_t runs, run_step; /* from one run of a to the next */
+    int64_t b_run;          /* from one run of b to the next */
+    /* Multiples of the unit's. Several runs of AMX: rows of 4 times that, of 2 times for even `tiles`; b_row
+     * of 2 x 16; not continued. */
+    int64_t rows, inner;
+    int tiles; /* 1 to AB_BF16_TILES */
     bool continues;
 } ab_bf16_product;
 

@@ -4,6 +4,8 @@
 
 #include "kernels/vec/vec_wide.h"
 
+#include <stdbool.h>
+
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
@@ -72,16 +74,108 @@ TILES(2)
 TILES(3)
 TILES(4)
 
-static void run_block(block x, int64_t columns) {
+/* The part of a block that a tile of rows needs. row: its first; first: the block's of the inner dimension;
+ * column: the block's first. Returns the number of columns, 0 if there is nothing to do. */
+static int64_t within_triangle(block *x, int64_t row, int64_t first, int64_t column, int64_t columns) {
+    const ab_vec_product *p = x->p;
+    const int64_t end = row + (x->rows < ROWS ? x->rows : ROWS) + p->diagonal; /* of the last row */
+    if (p->triangle == AB_TRIANGLE_C) return columns < end - column ? columns : end - column;
+    if (p->triangle == AB_TRIANGLE_A_BELOW) {
+        x->inner = x->inner < end - first ? x->inner : end - first;
+        x->inner = x->inner > 0 ? x->inner : 0;
+    }
+    if (p->triangle == AB_TRIANGLE_A_ABOVE) {
+        int64_t skip = row - p->diagonal - first;
+        skip = skip < 0 ? 0 : skip < x->inner ? skip : x->inner;
+        x->a += skip * p->a_inner;
+        x->b += skip * x->b_step;
+        x->inner -= skip;
+    }
+    return x->inner > 0 || first == 0 ? columns : 0;
+}
+
+static void run_tile(const block *x, int64_t columns) {
     static void (*const tiles[2][4])(const block *, int) = {{part_1, part_2, part_3, part_4},
                                                             {whole_1, whole_2, whole_3, whole_4}};
     const int vectors = (int)((columns + LANES - 1) / LANES), last = (int)columns - (vectors - 1) * LANES;
-    for (; x.rows > 0; x.rows -= ROWS) {
-        tiles[last == LANES][vectors - 1](&x, last);
+    tiles[last == LANES][vectors - 1](x, last);
+}
+
+static void run_block(block x, int64_t first, int64_t column, int64_t columns) {
+    for (int64_t row = 0; x.rows > 0; row += ROWS) {
+        block needed = x;
+        const int64_t wanted =
+            x.p->triangle ? within_triangle(&needed, row, first, column, columns) : columns;
+        /* whole vectors, of columns that exist */
+        const int64_t whole = (wanted + LANES - 1) / LANES * LANES;
+        if (wanted > 0) run_tile(&needed, whole < columns ? whole : columns);
+        x.rows -= ROWS;
         x.a += ROWS * x.p->a_row;
         x.c += ROWS * x.p->c_row;
     }
 }
+
+/* ---- the last columns ------------------------------------------------------------------------ */
+
+/* Columns behind the last multiple of DOT_LANES, if they are so few that a tile would compute mostly nothing,
+ * and lie in memory along the inner dimension as the rows do. The rule is the same at every level. */
+enum { DOT_LANES = 16, DOT_COLUMNS = 2, DOT_ROWS = 4, DOT_VECTORS = DOT_LANES / LANES };
+
+static int64_t dot_columns(const ab_vec_product *p) {
+    const int64_t last = p->columns % DOT_LANES;
+    const bool along = p->a_inner == 1 && p->b_inner == 1 && !p->triangle;
+    return along && last <= DOT_COLUMNS ? last : 0;
+}
+
+/* Adds products of DOT_LANES values, or of the first n of them; rows past the last repeat it. */
+static AB_FORCE_INLINE void add_dots(wide sum[DOT_ROWS][DOT_VECTORS], const float *const *row, const float *b,
+                                     const int64_t n) {
+#pragma GCC unroll 4
+    for (int v = 0; v < DOT_VECTORS; v++) {
+        const int64_t at = v * LANES, left = n - at;
+        const int count = left >= LANES ? LANES : left > 0 ? (int)left : 0;
+        const wide line = n == DOT_LANES ? wide_load(b + at) : wide_load_first(b + at, count);
+#pragma GCC unroll 4
+        for (int r = 0; r < DOT_ROWS; r++) {
+            const wide a = n == DOT_LANES ? wide_load(row[r] + at) : wide_load_first(row[r] + at, count);
+            sum[r][v] = wide_fma_lanes(a, line, sum[r][v]);
+        }
+    }
+}
+
+/* c[r][0] of up to DOT_ROWS rows: 16 sums, joined as a binary tree. */
+static void dot_tile(const ab_vec_product *p, const float *a, const float *b, float *c, int64_t rows) {
+    wide sum[DOT_ROWS][DOT_VECTORS];
+    const float *row[DOT_ROWS];
+    const int64_t whole = p->inner - p->inner % DOT_LANES;
+#pragma GCC unroll 4
+    for (int r = 0; r < DOT_ROWS; r++) {
+        row[r] = a + (r < rows ? r : rows - 1) * p->a_row;
+#pragma GCC unroll 4
+        for (int v = 0; v < DOT_VECTORS; v++) sum[r][v] = wide_zero();
+    }
+    for (int64_t k = 0; k < whole; k += DOT_LANES, b += DOT_LANES) {
+        add_dots(sum, row, b, DOT_LANES);
+        for (int r = 0; r < DOT_ROWS; r++) row[r] += DOT_LANES;
+    }
+    if (whole < p->inner) add_dots(sum, row, b, p->inner - whole);
+    for (int r = 0; r < rows; r++) {
+        for (int width = DOT_VECTORS / 2; width > 0; width /= 2)
+            for (int v = 0; v < width; v++) sum[r][v] = wide_add(sum[r][v], sum[r][v + width]);
+        float *to = c + r * p->c_row;
+        const float value = p->alpha * wide_join(sum[r][0]);
+        *to = p->beta != 0.0f ? value + p->beta * *to : value;
+    }
+}
+
+static void run_dots(const ab_vec_product *p, int64_t column) {
+    for (int64_t j = column; j < p->columns; j++)
+        for (int64_t i = 0; i < p->rows; i += DOT_ROWS)
+            dot_tile(p, p->a + i * p->a_row, p->b + j * p->b_column, p->c + i * p->c_row + j,
+                     p->rows - i < DOT_ROWS ? p->rows - i : DOT_ROWS);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* b[k][j] of a block, side by side: in place or in `packed`. */
 static void take_b(block *x, int64_t first, int64_t column, int64_t columns, float *packed) {
@@ -96,8 +190,10 @@ static void take_b(block *x, int64_t first, int64_t column, int64_t columns, flo
 
 static void multiply(const ab_vec_product *p) {
     _Alignas(64) float packed[INNER * STRIP];
-    for (int64_t column = 0; column < p->columns; column += STRIP) {
-        const int64_t columns = p->columns - column < STRIP ? p->columns - column : STRIP;
+    const int64_t end = p->columns - dot_columns(p);
+    run_dots(p, end);
+    for (int64_t column = 0; column < end; column += STRIP) {
+        const int64_t columns = end - column < STRIP ? end - column : STRIP;
         for (int64_t first = 0; first == 0 || first < p->inner; first += INNER) {
             block x = {.p = p,
                        .a = p->a + first * p->a_inner,
@@ -106,7 +202,7 @@ static void multiply(const ab_vec_product *p) {
                        .inner = p->inner - first < INNER ? p->inner - first : INNER,
                        .beta = first > 0 ? 1.0f : p->beta};
             take_b(&x, first, column, columns, packed);
-            run_block(x, columns);
+            run_block(x, first, column, columns);
         }
     }
 }

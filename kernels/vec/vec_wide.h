@@ -25,6 +25,18 @@ static inline wide wide_sub(wide a, wide b) { return _mm512_sub_ps(a, b); }
 static inline wide wide_mul(wide a, wide b) { return _mm512_mul_ps(a, b); }
 static inline wide wide_div(wide a, wide b) { return _mm512_div_ps(a, b); }
 static inline wide wide_fma(float a, wide b, wide c) { return _mm512_fmadd_ps(_mm512_set1_ps(a), b, c); }
+static inline wide wide_fma_lanes(wide a, wide b, wide c) { return _mm512_fmadd_ps(a, b, c); }
+/* Sum of the lanes, as vec_join adds them. */
+static inline float wide_join(wide v) {
+    return vec_join(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+}
+/* a > b ? a : b */
+static inline wide wide_larger(wide a, wide b) { return _mm512_max_ps(a, b); }
+static inline float wide_largest(wide v) { return _mm512_reduce_max_ps(v); }
+/* Stores v except in its first n lanes. */
+static inline void wide_store_behind(float *p, wide v, int n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)(0xffffu << n), v);
+}
 
 #else
 
@@ -39,13 +51,35 @@ static inline wide wide_add(wide a, wide b) { return vec_add(a, b); }
 static inline wide wide_sub(wide a, wide b) { return vec_sub(a, b); }
 static inline wide wide_mul(wide a, wide b) { return vec_mul(a, b); }
 static inline wide wide_div(wide a, wide b) { return vec_div(a, b); }
+static inline float wide_join(wide v) { return vec_join(v); }
+/* The largest lane; no lane is NaN. */
+static inline float wide_largest(wide v) {
+    float lane[LANES], most;
+    wide_store(lane, v);
+    most = lane[0];
+    for (int i = 1; i < LANES; i++) most = lane[i] > most ? lane[i] : most;
+    return most;
+}
+/* Stores v except in its first n lanes. */
+static inline void wide_store_behind(float *p, wide v, int n) {
+    float lane[LANES];
+    wide_store(lane, v);
+    for (int i = n; i < LANES; i++) p[i] = lane[i];
+}
 
 #if defined(__AVX2__)
 enum { MAX_VECTORS = 2 }; /* 12 of 16 */
 static inline wide wide_fma(float a, wide b, wide c) { return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c); }
+static inline wide wide_fma_lanes(wide a, wide b, wide c) { return _mm256_fmadd_ps(a, b, c); }
+static inline wide wide_larger(wide a, wide b) { return _mm256_max_ps(a, b); }
 #else
 enum { MAX_VECTORS = 1 };
 static inline wide wide_fma(float a, wide b, wide c) { return vec_add(vec_mul(vec_set(a), b), c); }
+static inline wide wide_fma_lanes(wide a, wide b, wide c) { return vec_add(vec_mul(a, b), c); }
+static inline wide wide_larger(wide a, wide b) {
+    for (int i = 0; i < LANES; i++) a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+    return a;
+}
 #endif
 
 #endif

@@ -7,6 +7,7 @@
 #define AB_KERNELS_OPS_PRODUCT_GEMM_H
 
 #include "kernels/ops/op.h"
+#include "kernels/vec/vec_gemm.h"
 
 AB_BEGIN_DECLS
 
@@ -22,6 +23,8 @@ typedef struct ab_gemm {
     int64_t ldb;
     float *c;
     int64_t ldc;
+    ab_triangle triangle; /* vec_gemm.h; only our own vector code leaves anything out */
+    int64_t diagonal;
 } ab_gemm;
 
 /* `half`: format to which every product and partial sum is rounded, or NULL (op.h, accumulate_half). */

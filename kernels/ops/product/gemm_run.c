@@ -6,7 +6,6 @@
 #include "kernels/ops/product/dnnl_shim.h"
 #include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/isa.h"
-#include "kernels/vec/vec_gemm.h"
 
 AB_BY_ISA(ab_vec_gemm, ab_vec_gemm)
 
@@ -133,7 +132,9 @@ static void run_own(const ab_gemm *g) {
                                     .columns = g->columns,
                                     .inner = g->inner,
                                     .alpha = g->alpha,
-                                    .beta = g->beta};
+                                    .beta = g->beta,
+                                    .triangle = g->triangle,
+                                    .diagonal = g->diagonal};
     ab_vec_gemm_get()->multiply(&product);
 }
 

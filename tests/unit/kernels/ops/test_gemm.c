@@ -103,6 +103,33 @@ static void vector_width_and_shape_do_not_change_bits(void **state) {
     }
 }
 
+/* a with zeros where the triangle says so, which need not be added, or c of which a part is wanted. */
+static void a_triangle_leaves_out_what_is_zero_or_not_wanted(void **state) {
+    (void)state;
+    static const int64_t diagonals[] = {0, 5, 40}, shapes[][3] = {{7, 65, 129}, {65, 65, 64}, {13, 15, 256}};
+    static const ab_triangle triangles[] = {AB_TRIANGLE_C, AB_TRIANGLE_A_BELOW, AB_TRIANGLE_A_ABOVE};
+    for (size_t k = 0; k < AB_COUNT_OF(shapes); k++)
+        for (int variant = 0; variant < 8; variant++)
+            for (size_t t = 0; t < AB_COUNT_OF(triangles) * AB_COUNT_OF(diagonals); t++) {
+                ab_gemm g = product_of(shapes[k], variant);
+                g.triangle = triangles[t % AB_COUNT_OF(triangles)];
+                g.diagonal = diagonals[t / AB_COUNT_OF(triangles)];
+                fill_operands();
+                for (int64_t i = 0; i < g.rows; i++)
+                    for (int64_t j = 0; j < g.inner; j++)
+                        if ((g.triangle == AB_TRIANGLE_A_BELOW && j > i + g.diagonal) ||
+                            (g.triangle == AB_TRIANGLE_A_ABOVE && i > j + g.diagonal))
+                            values_a[g.transpose_a ? j * ROOM + i : i * ROOM + j] = 0.0f;
+                for (int isa = AB_ISA_PLAIN; isa <= (int)ab_isa_best() && isa <= AB_ISA_AVX512; isa++) {
+                    run_at(&g, (ab_isa)isa);
+                    for (int64_t i = 0; i < g.rows && g.triangle == AB_TRIANGLE_C; i++)
+                        for (int64_t j = i + g.diagonal + 1; j < g.columns; j++)
+                            made[i * ROOM + j] = (float)exact(&g, i, j); /* unwanted */
+                    check(&g);
+                }
+            }
+}
+
 static void infinities_and_nans_go_where_arithmetic_puts_them(void **state) {
     (void)state;
     for (int k = 0; k < 16; k++) {
@@ -142,6 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_shapes_are_right_at_every_level),
         cmocka_unit_test(vector_width_and_shape_do_not_change_bits),
+        cmocka_unit_test(a_triangle_leaves_out_what_is_zero_or_not_wanted),
         cmocka_unit_test(infinities_and_nans_go_where_arithmetic_puts_them),
         cmocka_unit_test(an_old_result_that_is_not_added_is_not_read),
         cmocka_unit_test(large_products_name_the_library),

@@ -157,14 +157,6 @@ void ab_widen_rows(float *dst, const void *src, const ab_format *format, int64_t
     }
 }
 
-void ab_narrow_rows(void *dst, const ab_format *format, const float *src, int64_t rows, int64_t width,
-                    int64_t step) {
-    const stored_format *stored = stored_of(format);
-    const size_t bytes = ab_format_bytes(format, step);
-    for (int64_t row = 0; row < rows; row++)
-        narrow_to(stored, (char *)dst + (size_t)row * bytes, format, src + row * width, width);
-}
-
 /* ---- any format ------------------------------------------------------------------------------ */
 
 /* As ab_narrow rounds. */

@@ -20,11 +20,9 @@ void ab_widen(float *dst, const void *src, const ab_format *format, int64_t n);
  * become rounded fp32 values. */
 void ab_narrow(void *dst, const ab_format *format, const float *src, int64_t n);
 
-/* The same for rows of `width` values: dst is dense and src has a row every `step` values; or the reverse. */
+/* ab_widen of rows of `width` values: dst is dense and src has a row every `step` values. */
 void ab_widen_rows(float *dst, const void *src, const ab_format *format, int64_t rows, int64_t width,
                    int64_t step);
-void ab_narrow_rows(void *dst, const ab_format *format, const float *src, int64_t rows, int64_t width,
-                    int64_t step);
 
 /* values[i] rounded to `format` in place, kept as fp32 (any format, any rounding but stochastic). Results
  * of formats wider than fp32 are then rounded to fp32. */

@@ -5,12 +5,17 @@
  * multiplies v. */
 #include "kernels/ops/attention/attention.h"
 
-#include "kernels/core/elementary64.h"
 #include "kernels/format/convert.h"
+#include "kernels/ops/attention/vec_rows.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/product/vec_part.h"
+#include "kernels/vec/isa.h"
 
 #include <math.h>
 #include <string.h>
+
+AB_BY_ISA(ab_vec_rows, ab_vec_rows)
+AB_BY_ISA(ab_vec_part, ab_vec_part)
 
 enum { BLOCK_SCORES = 64 * 1024, MIN_QUERIES = 16, OPERANDS = 4, RESULTS = 3 };
 
@@ -29,7 +34,7 @@ typedef struct matrix {
 
 typedef struct head {
     const ab_attention *t;
-    int64_t batch, head, block;
+    int64_t batch, head, block, step; /* step: from one row of scores to the next */
     scratch s;
     matrix q, k, v, dout;
     float *result[RESULTS]; /* out; or dq, dk, dv */
@@ -43,6 +48,10 @@ static int64_t block_queries(const ab_attention *t) {
 
 ab_gemm ab_attention_product(const ab_attention *t) {
     return (ab_gemm){.rows = block_queries(t), .columns = t->in[1].rows, .inner = t->in[0].width};
+}
+
+static int64_t scores_step(const ab_attention *t) {
+    return ab_div_up(t->in[1].rows, AB_SCORES_STEP) * AB_SCORES_STEP;
 }
 
 static float *take(char **memory, int64_t floats) {
@@ -63,7 +72,7 @@ static int64_t result_floats(const ab_attention *t, int i) {
 }
 
 static size_t scratch_floats(const ab_attention *t, int64_t size[4 + OPERANDS + RESULTS]) {
-    int64_t scores = block_queries(t) * t->in[1].rows;
+    int64_t scores = block_queries(t) * scores_step(t);
     size_t bytes = 0;
     size[0] = size[1] = scores;
     size[2] = t->may_drop ? scores : 0;
@@ -97,10 +106,26 @@ static int64_t first_of(const ab_heads *h, int64_t batch, int64_t number) {
     return h->offset + batch * h->batch_step + number * h->head_step;
 }
 
+/* The values of a head from element `at` on; the kind is AB_PANEL_FP32 for all formats but the halves. */
+static ab_panel_part part_of(const ab_heads *h, int64_t at) {
+    const ab_format *format = h->tensor->format;
+    return (ab_panel_part){.data = ab_element(h->tensor, at),
+                           .kind = format == &ab_format_fp16   ? AB_PANEL_FP16
+                                   : format == &ab_format_bf16 ? AB_PANEL_BF16
+                                                               : AB_PANEL_FP32,
+                           .step = h->row_step,
+                           .rows = h->rows,
+                           .columns = h->width};
+}
+
 static matrix read_head(const ab_heads *h, int64_t batch, int64_t number, float *buffer) {
     int64_t at = first_of(h, batch, number);
     if (ab_is_f32(h->tensor)) return (matrix){(const float *)h->tensor->data + at, h->row_step};
-    ab_widen_rows(buffer, ab_element(h->tensor, at), h->tensor->format, h->rows, h->width, h->row_step);
+    const ab_panel_part part = part_of(h, at);
+    if (part.kind == AB_PANEL_FP32)
+        ab_widen_rows(buffer, part.data, h->tensor->format, h->rows, h->width, h->row_step);
+    else
+        ab_vec_part_get()->read(buffer, h->width, &part);
     return (matrix){buffer, h->width};
 }
 
@@ -116,9 +141,12 @@ static void store_result(const head *x, int i, const ab_heads *h) {
     if (!h->tensor || ab_is_f32(h->tensor)) return;
     ab_tensor to = *h->tensor;
     int64_t at = first_of(h, x->batch, x->head);
-    if (!x->t->exec->observer)
-        ab_narrow_rows(ab_element(&to, at), to.format, x->result[i], h->rows, h->width, h->row_step);
-    for (int64_t row = 0; row < h->rows && x->t->exec->observer; row++)
+    const ab_panel_part part = part_of(h, at);
+    if (!x->t->exec->observer && part.kind != AB_PANEL_FP32) {
+        ab_vec_part_get()->store(&part, x->result[i], h->width);
+        return;
+    }
+    for (int64_t row = 0; row < h->rows; row++)
         ab_emit(x->t->exec, &to, at + row * h->row_step, x->result[i] + row * h->width, h->width);
 }
 
@@ -139,49 +167,32 @@ static void add_mask(const head *x, int64_t query, float *score, int64_t keys) {
     for (int64_t j = 0; j < keys; j++) score[j] += bias[m->step[3] ? j : 0];
 }
 
-/* Number of keys visible to the queries [first, first + n); all of them with a finite mask_value. */
+/* Whether a query sees no keys behind its own position; with a finite mask_value it sees all of them. */
+static bool is_triangle(const ab_attention *t) { return t->causal && isinf(t->masked); }
+
+/* Number of keys visible to the queries [first, first + n). */
 static int64_t visible_keys(const ab_attention *t, int64_t first, int64_t n) {
-    bool hidden = t->causal && isinf(t->masked);
-    return hidden ? ab_min64(t->in[1].rows, first + n) : t->in[1].rows;
+    return is_triangle(t) ? ab_min64(t->in[1].rows, first + n) : t->in[1].rows;
 }
 
-/* Masks one row of `keys` scores. Returns how many scores are visible; the others are not written. */
-static int64_t mask_row(const head *x, int64_t query, float *score, int64_t keys) {
+/* Masks the scores of one query that are visible. */
+static void mask_row(const head *x, int64_t query, float *score, int64_t keys) {
     const ab_attention *t = x->t;
-    int64_t seen = t->causal ? ab_min64(keys, query + 1) : keys;
-    if (t->causal && !isinf(t->masked)) {
-        for (int64_t j = seen; j < keys; j++) score[j] += t->masked;
-        seen = keys;
-    }
-    if (t->mask.tensor) add_mask(x, query, score, seen);
-    return seen;
+    const int64_t seen = t->causal ? ab_min64(keys, query + 1) : keys;
+    if (is_triangle(t)) keys = seen;
+    for (int64_t j = seen; j < keys; j++) score[j] += t->masked;
+    if (t->mask.tensor) add_mask(x, query, score, keys);
 }
 
-static void fill(float *row, int64_t from, int64_t to, float value) {
-    for (int64_t j = from; j < to; j++) row[j] = value;
-}
-
-/* Converts a row of scores to probabilities. Returns the log of the sum of exponentials, -inf if all keys are
- * masked. */
-static float softmax_row(float *row, int64_t seen) {
-    const ab_vec_math *vec = ab_vec_math_get();
-    float shift = vec->row_max(row, seen);
-    if (shift == -INFINITY) { /* all masked, or NaN */
-        float value = isnan(vec->row_sum(row, seen)) ? NAN : 0.0f;
-        fill(row, 0, seen, value);
-        return isnan(value) ? NAN : -INFINITY;
-    }
-    double sum = vec->exp_sum(row, row, shift, seen);
-    vec->affine(row, row, (float)(1.0 / sum), 0.0f, seen);
-    return (float)((double)shift + ab_log(sum));
-}
-
-/* The same, recomputed from the log-sum saved by forward. */
-static void recompute_probabilities(float *row, int64_t seen, float log_sum) {
-    if (log_sum == -INFINITY)
-        fill(row, 0, seen, 0.0f);
-    else
-        ab_vec_math_get()->exp_shifted(row, row, log_sum, seen);
+/* The n rows of scores from query `first` on, or their gradients. */
+static ab_score_rows rows_of(const head *x, float *value, int64_t first, int64_t n, int64_t keys) {
+    const bool triangle = is_triangle(x->t);
+    return (ab_score_rows){.value = value,
+                           .rows = n,
+                           .keys = keys,
+                           .step = x->step,
+                           .seen = triangle ? first + 1 : keys,
+                           .slope = triangle};
 }
 
 static void scores(const head *x, int64_t first, int64_t n, int64_t keys) {
@@ -196,7 +207,9 @@ static void scores(const head *x, int64_t first, int64_t n, int64_t keys) {
                  .b = x->k.data,
                  .ldb = x->k.step,
                  .c = x->s.p,
-                 .ldc = keys};
+                 .ldc = x->step,
+                 .triangle = is_triangle(t) ? AB_TRIANGLE_C : AB_TRIANGLE_NONE,
+                 .diagonal = first};
     ab_gemm_run(&g, t->exec->path, t->half);
 }
 
@@ -204,18 +217,16 @@ static void scores(const head *x, int64_t first, int64_t n, int64_t keys) {
  * written. */
 static void block_probabilities(const head *x, int64_t first, int64_t n, int64_t keys, bool fresh) {
     const ab_attention *t = x->t;
-    int64_t at = (x->batch * t->heads + x->head) * t->in[0].rows;
+    const int64_t at = (x->batch * t->heads + x->head) * t->in[0].rows + first;
+    const ab_score_rows rows = rows_of(x, x->s.p, first, n, keys);
+    const bool masks = t->mask.tensor || (t->causal && !is_triangle(t));
+    float *log_sum = t->log_sum ? t->log_sum + at : NULL;
     scores(x, first, n, keys);
-    for (int64_t i = 0; i < n; i++) {
-        float *row = x->s.p + i * keys, log_sum = 0.0f;
-        int64_t seen = mask_row(x, first + i, row, keys);
-        if (fresh)
-            log_sum = softmax_row(row, seen);
-        else
-            recompute_probabilities(row, seen, t->log_sum[at + first + i]);
-        if (fresh && t->log_sum) t->log_sum[at + first + i] = log_sum;
-        fill(row, seen, keys, 0.0f);
-    }
+    for (int64_t i = 0; i < n && masks; i++) mask_row(x, first + i, x->s.p + i * x->step, keys);
+    if (fresh)
+        ab_vec_rows_get()->softmax(&rows, log_sum);
+    else
+        ab_vec_rows_get()->softmax_again(&rows, log_sum);
 }
 
 /* to = values with the dropout mask applied. */
@@ -223,8 +234,8 @@ static void drop(const head *x, float *to, const float *values, int64_t first, i
     const ab_attention *t = x->t;
     int64_t row = (x->batch * t->heads + x->head) * t->in[0].rows + first;
     for (int64_t i = 0; i < n; i++)
-        ab_vec_math_get()->dropout(to + i * keys, values + i * keys, &t->dropout, (row + i) * t->in[1].rows,
-                                   keys);
+        ab_vec_math_get()->dropout(to + i * x->step, values + i * x->step, &t->dropout,
+                                   (row + i) * t->in[1].rows, keys);
 }
 
 /* The factor of v: probabilities after dropout. */
@@ -236,11 +247,28 @@ static const float *weights_of_values(const head *x, int64_t first, int64_t n, i
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* Fetches the rows of a head into the L2 cache ahead of their use: the hardware does not fetch short rows
+ * that lie far apart. Not if they are so many that they would displace what is in use. */
+static void fetch_head(const ab_heads *h, int64_t chunk, int64_t heads, bool to_write) {
+    enum { MOST_BYTES = 32 * 1024 };
+    if (!h->tensor || chunk >= heads * h->tensor->shape.dim[0]) return;
+    const int64_t size = (int64_t)ab_element_bytes(h->tensor), bytes = h->width * size;
+    if (h->rows * bytes > MOST_BYTES) return;
+    const char *row = ab_element(h->tensor, first_of(h, chunk / heads, chunk % heads));
+    for (int64_t i = 0; i < h->rows; i++, row += h->row_step * size)
+        for (int64_t at = 0; at < bytes; at += AB_ALIGN)
+            if (to_write)
+                __builtin_prefetch(row + at, 1, 2);
+            else
+                __builtin_prefetch(row + at, 0, 2);
+}
+
 static head open_head(const ab_attention *t, int64_t chunk, int thread) {
     head x = {.t = t,
               .batch = chunk / t->heads,
               .head = chunk % t->heads,
               .block = block_queries(t),
+              .step = scores_step(t),
               .s = scratch_of(t, thread)};
     x.q = read_head(&t->in[0], x.batch, x.head, x.s.operand[0]);
     x.k = read_head(&t->in[1], x.batch, x.head, x.s.operand[1]);
@@ -252,6 +280,8 @@ static void forward_head(void *argument, int64_t chunk, int thread) {
     const ab_attention *t = argument;
     head x = open_head(t, chunk, thread);
     place_result(&x, 0, &t->out);
+    fetch_head(&t->out, chunk, t->heads, true);
+    for (int i = 0; i < 3; i++) fetch_head(&t->in[i], chunk + 1, t->heads, false);
     for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
         int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = visible_keys(t, first, n);
         block_probabilities(&x, first, n, keys, true);
@@ -260,11 +290,13 @@ static void forward_head(void *argument, int64_t chunk, int thread) {
                      .inner = keys,
                      .alpha = 1.0f,
                      .a = weights_of_values(&x, first, n, keys),
-                     .lda = keys,
+                     .lda = x.step,
                      .b = x.v.data,
                      .ldb = x.v.step,
                      .c = x.result[0] + first * x.result_step[0],
-                     .ldc = x.result_step[0]};
+                     .ldc = x.result_step[0],
+                     .triangle = is_triangle(t) ? AB_TRIANGLE_A_BELOW : AB_TRIANGLE_NONE,
+                     .diagonal = first};
         ab_gemm_run(&g, t->exec->path, t->half);
     }
     store_result(&x, 0, &t->out);
@@ -289,21 +321,23 @@ static void gather(const head *x, int i, const float *a, int64_t keys, int64_t n
                  .columns = x->t->in[i].width,
                  .inner = n,
                  .alpha = alpha,
-                 .beta = 1.0f,
+                 .beta = first > 0 ? 1.0f : 0.0f,
                  .a = a,
-                 .lda = keys,
+                 .lda = x->step,
                  .b = b->data + first * b->step,
                  .ldb = b->step,
                  .c = x->result[i],
-                 .ldc = x->result_step[i]};
+                 .ldc = x->result_step[i],
+                 .triangle = is_triangle(x->t) ? AB_TRIANGLE_A_ABOVE : AB_TRIANGLE_NONE,
+                 .diagonal = first};
     if (x->result[i]) ab_gemm_run(&g, x->t->exec->path, x->t->half);
 }
 
 /* dp = dout v^T, then overwritten with dS. */
 static void score_gradients(const head *x, int64_t first, int64_t n, int64_t keys) {
     const ab_attention *t = x->t;
-    const ab_vec_math *vec = ab_vec_math_get();
     float *dp = x->s.dp;
+    const ab_score_rows rows = rows_of(x, dp, first, n, keys);
     ab_gemm g = {.transpose_b = true,
                  .rows = n,
                  .columns = keys,
@@ -314,14 +348,12 @@ static void score_gradients(const head *x, int64_t first, int64_t n, int64_t key
                  .b = x->v.data,
                  .ldb = x->v.step,
                  .c = dp,
-                 .ldc = keys};
+                 .ldc = x->step,
+                 .triangle = is_triangle(t) ? AB_TRIANGLE_C : AB_TRIANGLE_NONE,
+                 .diagonal = first};
     ab_gemm_run(&g, t->exec->path, t->half);
     if (t->dropout.threshold) drop(x, dp, dp, first, n, keys);
-    for (int64_t i = 0; i < n; i++) {
-        const float *p = x->s.p + i * keys;
-        float dot = (float)vec->row_dot(p, dp + i * keys, keys);
-        vec->softmax_backward(dp + i * keys, p, dp + i * keys, dot, keys);
-    }
+    ab_vec_rows_get()->gradient(&rows, x->s.p);
 }
 
 static void query_gradients(const head *x, int64_t first, int64_t n, int64_t keys) {
@@ -331,17 +363,21 @@ static void query_gradients(const head *x, int64_t first, int64_t n, int64_t key
                  .inner = keys,
                  .alpha = t->scale,
                  .a = x->s.dp,
-                 .lda = keys,
+                 .lda = x->step,
                  .b = x->k.data,
                  .ldb = x->k.step,
                  .c = x->result[0] + first * x->result_step[0],
-                 .ldc = x->result_step[0]};
+                 .ldc = x->result_step[0],
+                 .triangle = is_triangle(t) ? AB_TRIANGLE_A_BELOW : AB_TRIANGLE_NONE,
+                 .diagonal = first};
     ab_gemm_run(&g, t->exec->path, t->half);
 }
 
+/* The gradients of keys that no query of the first block sees. */
 static void clear_result(const head *x, int i) {
     const ab_heads *h = &x->t->din[i];
-    for (int64_t row = 0; x->result[i] && row < h->rows; row++)
+    int64_t row = visible_keys(x->t, 0, ab_min64(x->block, x->t->in[0].rows));
+    for (; x->result[i] && row < h->rows; row++)
         memset(x->result[i] + row * x->result_step[i], 0, (size_t)h->width * sizeof(float));
 }
 
@@ -350,6 +386,9 @@ static void backward_head(void *argument, int64_t chunk, int thread) {
     head x = open_head(t, chunk, thread);
     x.dout = read_head(&t->dout, x.batch, x.head, x.s.operand[3]);
     for (int i = 0; i < RESULTS; i++) place_result(&x, i, &t->din[i]);
+    for (int i = 0; i < 3; i++) fetch_head(&t->din[i], chunk, t->heads, true);
+    for (int i = 0; i < 3; i++) fetch_head(&t->in[i], chunk + 1, t->heads, false);
+    fetch_head(&t->dout, chunk + 1, t->heads, false);
     clear_result(&x, 1);
     clear_result(&x, 2);
     for (int64_t first = 0; first < t->in[0].rows; first += x.block) {

@@ -1,7 +1,7 @@
 /* Parts of matrices in memory, read as fp32 for matrix products and rounded from their results. Compiled once
  * per CPU level (vec_part.c); every level gives the same bits.
  *
- * Internal to kernels/; the callers are few_rows*.c and blocked*.c. */
+ * Internal to kernels/; the callers are few_rows*.c, blocked*.c and attention.c. */
 #ifndef AB_KERNELS_OPS_PRODUCT_VEC_PART_H
 #define AB_KERNELS_OPS_PRODUCT_VEC_PART_H
 

@@ -161,29 +161,22 @@ static void empty_arrays_may_be_null(void **state) {
 }
 
 /* Rows of 7 of every 11 values. Formats without a storage type stay fp32 values. */
-static void rows_are_converted_as_arrays_are(void **state) {
+static void rows_are_widened_as_arrays_are(void **state) {
     (void)state;
     enum { ROWS = 5, WIDTH = 7, STEP = 11, ALL = ROWS * STEP };
     static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_fp16, &ab_format_bf16,
                                                &ab_format_fp64, &ab_format_fp8_e4m3};
     for (size_t k = 0; k < AB_COUNT_OF(formats); k++) {
         float values[ALL], dense[ROWS * WIDTH], row[WIDTH];
-        uint64_t stored[ALL], narrowed[ALL];
+        uint64_t stored[ALL];
         const size_t bytes = ab_format_bytes(formats[k], 1);
         for (int i = 0; i < ALL; i++) values[i] = (float)(i - 20) / 7.0f;
         memset(stored, GUARD, sizeof stored);
-        memcpy(narrowed, stored, sizeof stored);
         ab_narrow(stored, formats[k], values, ALL);
         ab_widen_rows(dense, stored, formats[k], ROWS, WIDTH, STEP);
-        ab_narrow_rows(narrowed, formats[k], dense, ROWS, WIDTH, STEP);
         for (size_t r = 0; r < ROWS; r++) {
-            const char *at = (const char *)stored + r * STEP * bytes,
-                       *to = (const char *)narrowed + r * STEP * bytes;
-            ab_widen(row, at, formats[k], WIDTH);
+            ab_widen(row, (const char *)stored + r * STEP * bytes, formats[k], WIDTH);
             assert_memory_equal(row, dense + r * WIDTH, sizeof row);
-            assert_memory_equal(to, at, WIDTH * bytes);
-            for (size_t i = WIDTH * bytes; i < STEP * bytes; i++)
-                assert_int_equal((unsigned char)to[i], GUARD);
         }
     }
 }
@@ -301,7 +294,7 @@ int main(void) {
         cmocka_unit_test(all_16_bit_patterns_widen_exactly),
         cmocka_unit_test(fp32_in_place_is_left_alone),
         cmocka_unit_test(empty_arrays_may_be_null),
-        cmocka_unit_test(rows_are_converted_as_arrays_are),
+        cmocka_unit_test(rows_are_widened_as_arrays_are),
         cmocka_unit_test(fp64_is_rounded_to_fp32_once),
         cmocka_unit_test(every_rounding_agrees_with_the_definition),
         cmocka_unit_test(code_bytes_hold_the_bits),

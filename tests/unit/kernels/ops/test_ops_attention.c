@@ -212,6 +212,9 @@ static void blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes(void **
     const attention_case large[] = {
         {2, 2, many, many, 8, 8, true, false, true, NO_MASK, {0}, 0, 0, 0},
         {1, 3, fewer, fewer, 5, 5, true, false, false, NO_MASK, {0}, 0, 0, 0},
+        {2, 3, 65, 65, 24, 24, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {2, 2, 65, 65, 64, 64, true, false, false, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 150, 150, 33, 33, true, false, true, NO_MASK, {0}, 0, 0, 0},
     };
     int formats;
     const op_formats *format = op_all_formats(&formats);
@@ -230,6 +233,29 @@ static void blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes(void **
             op_run_close(&r[0]);
             op_run_close(&r[1]);
         }
+}
+
+/* Where multiply-adds are fused, the width of vectors changes no bit. */
+static void the_widest_vectors_change_no_bits(void **state) {
+    (void)state;
+    static const attention_case wide[] = {
+        {2, 2, 65, 65, 40, 40, true, false, false, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 70, 70, 33, 33, true, false, true, NO_MASK, {0}, 0, 0, 0.25},
+        {2, 2, 19, 83, 24, 50, false, true, true, NUMBERS, {2, {1, 83}}, 0.3, 0, 0},
+    };
+    if (ab_isa_best() < AB_ISA_AVX512) skip();
+    for (size_t k = 0; k < AB_COUNT_OF(wide); k++) {
+        op_run r[2];
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(ab_isa_force(i ? AB_ISA_AVX512 : AB_ISA_AVX2), AB_OK);
+            open_case(&r[i], &wide[k], (op_formats){&ab_format_fp32, &ab_format_fp32, NULL});
+            op_run_both(&r[i]);
+        }
+        op_run_same_results(&r[0], &r[1]);
+        op_run_close(&r[0]);
+        op_run_close(&r[1]);
+        assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+    }
 }
 
 /* ---- behaviour ------------------------------------------------------------------------------- */
@@ -315,6 +341,7 @@ int main(void) {
         cmocka_unit_test(every_mask_and_layout_matches_the_definition),
         cmocka_unit_test(the_portable_product_gives_the_same),
         cmocka_unit_test(blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes),
+        cmocka_unit_test(the_widest_vectors_change_no_bits),
         cmocka_unit_test(a_mask_value_is_rounded_to_the_format_of_q),
         cmocka_unit_test(a_nan_spoils_its_rows_even_where_nothing_else_is_seen),
         cmocka_unit_test(half_accumulation_loses_what_half_sums_lose),

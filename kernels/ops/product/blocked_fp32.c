@@ -4,8 +4,9 @@
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
 
-/* PART: a panel of so many values takes 32 KiB. */
-enum { PART = 256, SECTION = 512 };
+/* A panel of a section lies in the L2 cache, from which it is read fast enough; to go on from sums in memory
+ * part by part costs more. */
+enum { SECTION = 512 };
 
 static void pack(const ab_blocked_operands *from, void *to, ab_range columns, ab_range inner, float *buffer) {
     const int64_t step = from->columns_step;
@@ -19,9 +20,9 @@ static void pack(const ab_blocked_operands *from, void *to, ab_range columns, ab
                                           columns.count, inner.count);
     float *panel = to;
     if (part.kind != AB_PANEL_FP32) {
-        ab_vec_part_get()->read(buffer, PART, &part);
+        ab_vec_part_get()->read(buffer, SECTION, &part);
         part.data = buffer;
-        part.step = PART;
+        part.step = SECTION;
     }
     ab_vec_panel_get()->transpose(panel, AB_PANEL, part.data, part.step, columns.count, inner.count);
     const int64_t end = ab_div_up(columns.count, AB_PANEL_STEP) * AB_PANEL_STEP;
@@ -98,7 +99,7 @@ ab_status ab_blocked_pass(const ab_pass_spec *spec, ab_pass **pass) {
                                          .lines = AB_PANEL_ROWS,
                                          .inner = 1,
                                          .rounds = true,
-                                         .part = PART,
+                                         .part = SECTION,
                                          .section = SECTION,
                                          .pack = pack,
                                          .take = take,

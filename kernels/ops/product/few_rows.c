@@ -1,6 +1,7 @@
 /* Forward products of few rows; see pass.h. The rows are packed as panels, [inner][AB_PANEL rows], and the
- * weights are read as they are stored. The result comes out transposed, in blocks of outputs. The inner
- * dimension is cut into parts, so that those of a panel stay in the L1 cache for a block. */
+ * weights are read as they are stored; halves are widened while the tile before is computed. The result
+ * comes out transposed, in blocks of outputs. The inner dimension is cut into parts, so that those of a panel
+ * stay in the L2 cache for a block. */
 #include "kernels/ops/product/few_rows.h"
 
 #include "kernels/core/text.h"
@@ -8,9 +9,9 @@
 
 #include <stdlib.h>
 
-/* BLOCK: outputs per claim. PART: most values of the inner dimension per claim of the packing and per part.
- */
-enum { BLOCK = 8 * AB_PANEL_ROWS, PART = 128 };
+/* BLOCK: outputs per claim. PART: most values of the inner dimension per part. TURN: of a panel that are
+ * packed per claim. */
+enum { BLOCK = 8 * AB_PANEL_ROWS, PART = 512, TURN = 128 };
 
 typedef struct few_rows {
     ab_pass base;
@@ -52,12 +53,12 @@ static int64_t part_size(const few_rows *p, int64_t part) {
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-static void pack_part(void *argument, int64_t index, int thread) {
+static void pack_piece(void *argument, int64_t index, int thread) {
     const few_job *job = argument;
     const few_rows *p = job->p;
     const ab_vec_panel *vec = ab_vec_panel_get();
-    const int64_t panel = index / p->parts, part = index % p->parts, n = part_size(p, part),
-                  first = part * p->part, rows = rows_in(p, panel);
+    const int64_t pieces = ab_div_up(p->inner, TURN), panel = index / pieces, first = index % pieces * TURN,
+                  n = ab_min64(TURN, p->inner - first), rows = rows_in(p, panel);
     const ab_panel_part from =
         ab_panel_part_of(&job->src, panel * AB_PANEL * p->inner + first, p->inner, rows, n);
     float *to = panel_of(job, panel) + first * AB_PANEL, *buffer = thread_buffer(job);
@@ -65,8 +66,8 @@ static void pack_part(void *argument, int64_t index, int thread) {
     if (from.kind == AB_PANEL_FP32) {
         vec->transpose(to, AB_PANEL, from.data, p->inner, rows, n);
     } else {
-        ab_vec_part_get()->read(buffer, PART, &from);
-        vec->transpose(to, AB_PANEL, buffer, PART, rows, n);
+        ab_vec_part_get()->read(buffer, TURN, &from);
+        vec->transpose(to, AB_PANEL, buffer, TURN, rows, n);
     }
     for (int64_t k = 0; k < n; k++, to += AB_PANEL)
         for (int64_t r = rows; r < columns_in(p, panel); r++) to[r] = 0.0f;
@@ -78,7 +79,7 @@ static void pack_part(void *argument, int64_t index, int thread) {
 typedef struct block {
     int64_t first, count; /* outputs */
     float *sums;          /* [output][AB_PANEL], of a panel */
-    float *weights;       /* of a tile: [output][PART] */
+    float *weights;       /* widened, of two tiles: [output][PART] */
     float *result;        /* [row][output], of a panel */
 } block;
 
@@ -89,7 +90,7 @@ static block block_of(const few_job *job, int64_t k) {
                    .count = ab_min64(BLOCK, p->outputs - k * BLOCK),
                    .sums = sums,
                    .weights = weights,
-                   .result = weights + AB_PANEL_ROWS * PART};
+                   .result = weights + 2 * AB_PANEL_ROWS * PART};
 }
 
 void ab_turned_panel_store(const ab_turned_panel *t) {
@@ -120,16 +121,30 @@ static void fetch_ahead(const few_job *job, const block *b, int64_t tile) {
         __builtin_prefetch((const char *)job->weights.data + from + at, 0, 2);
 }
 
-/* The weights of a tile: in place or widened. */
-static void read_weights(const few_job *job, const block *b, int64_t row, int64_t first,
-                         ab_panel_tile *tile) {
+/* The weights of a tile as they are stored. */
+static ab_panel_part weights_of(const few_job *job, const block *b, int64_t row, int64_t first,
+                                int64_t inner) {
     const few_rows *p = job->p;
-    const ab_panel_part part = ab_panel_part_of(&job->weights, (b->first + row) * p->inner + first, p->inner,
-                                                tile->rows, tile->inner);
-    const bool in_place = part.kind == AB_PANEL_FP32;
-    if (!in_place) ab_vec_part_get()->read(b->weights, PART, &part);
-    tile->a = in_place ? part.data : b->weights;
-    tile->a_step = in_place ? p->inner : PART;
+    return ab_panel_part_of(&job->weights, (b->first + row) * p->inner + first, p->inner,
+                            ab_min64(AB_PANEL_ROWS, b->count - row), inner);
+}
+
+/* Half weights are widened to one of two places while those in the other are multiplied; the first ones
+ * before. */
+static float *widened(const block *b, int64_t row) {
+    return b->weights + row / AB_PANEL_ROWS % 2 * AB_PANEL_ROWS * PART;
+}
+
+/* What a tile widens: the weights of the next one, if that is whole. */
+static const ab_panel_ahead *ahead_of(const block *b, const ab_panel_part *next, int64_t row,
+                                      ab_panel_ahead *ahead) {
+    if (next->kind == AB_PANEL_FP32 || next->rows < AB_PANEL_ROWS) return NULL;
+    *ahead = (ab_panel_ahead){.from = next->data,
+                              .kind = next->kind,
+                              .to = widened(b, row),
+                              .from_step = next->step,
+                              .to_step = PART};
+    return ahead;
 }
 
 static void add_part(const few_job *job, const block *b, int64_t panel, int64_t part) {
@@ -140,10 +155,18 @@ static void add_part(const few_job *job, const block *b, int64_t panel, int64_t 
                           .columns = columns_in(p, panel),
                           .inner = part_size(p, part),
                           .continues = part > 0};
+    ab_panel_ahead ahead;
     for (int64_t row = 0; row < b->count; row += AB_PANEL_ROWS) {
-        tile.rows = ab_min64(AB_PANEL_ROWS, b->count - row);
+        const int64_t below = row + AB_PANEL_ROWS;
+        const ab_panel_part own = weights_of(job, b, row, first, tile.inner),
+                            next = weights_of(job, b, below, first, tile.inner);
+        const bool in_place = own.kind == AB_PANEL_FP32;
+        if (!in_place && !tile.ahead) ab_vec_part_get()->read(widened(b, row), PART, &own);
+        tile.a = in_place ? own.data : widened(b, row);
+        tile.a_step = in_place ? p->inner : PART;
+        tile.rows = own.rows;
         tile.c = b->sums + row * AB_PANEL;
-        read_weights(job, b, row, first, &tile);
+        tile.ahead = ahead_of(b, &next, below, &ahead);
         fetch_ahead(job, b, before + row / AB_PANEL_ROWS);
         ab_vec_panel_get()->tile(&tile);
     }
@@ -174,7 +197,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
     few_job job = {p, args, ab_values_of(stored ? stored->src : NULL, args->src, &ab_format_fp32),
                    ab_values_of(stored ? stored->weights : NULL, args->weights, &ab_format_fp32),
                    ab_values_of(stored ? stored->dst : NULL, args->dst, &ab_format_fp32)};
-    ab_for_prepared(p->threads, p->panels * p->parts, pack_part, &job);
+    ab_for_prepared(p->threads, p->panels * ab_div_up(p->inner, TURN), pack_piece, &job);
     ab_for_prepared(p->threads, ab_div_up(p->outputs, BLOCK), run_block, &job);
     return AB_OK;
 }
@@ -184,14 +207,14 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 static void destroy(ab_pass *pass) { free(pass); }
 
 static void size_buffers(few_rows *p) {
-    const int64_t sums = BLOCK * AB_PANEL, floats = 2 * sums + AB_PANEL_ROWS * PART;
+    const int64_t sums = BLOCK * AB_PANEL, floats = 2 * sums + 2 * AB_PANEL_ROWS * PART;
     p->panels = ab_div_up(p->rows, AB_PANEL);
     p->parts = ab_div_up(p->inner, PART);
-    p->part = ab_div_up(p->inner, p->parts);
+    p->part = ab_div_up(ab_div_up(p->inner, p->parts), AB_PANEL_STEP) * AB_PANEL_STEP;
     const int64_t tiles = p->panels * p->parts * (BLOCK / AB_PANEL_ROWS);
     p->ahead_bytes = ab_aligned((size_t)ab_div_up(BLOCK * p->inner * (int64_t)sizeof(float), tiles));
     p->panels_bytes = ab_floats_bytes(p->panels * p->inner * AB_PANEL);
-    p->thread_bytes = ab_floats_bytes(ab_max64(floats, AB_PANEL * PART));
+    p->thread_bytes = ab_floats_bytes(ab_max64(floats, AB_PANEL * TURN));
     p->base.scratch_bytes = p->panels_bytes + (size_t)p->threads * p->thread_bytes;
 }
 

@@ -16,6 +16,15 @@ AB_BEGIN_DECLS
 
 enum { AB_PANEL_ROWS = 6 }; /* of a tile */
 
+/* Halves that a tile widens while it computes: AB_PANEL_ROWS rows of as many values as its inner dimension.
+ */
+typedef struct ab_panel_ahead {
+    const void *from;
+    ab_panel_kind kind; /* not AB_PANEL_FP32 */
+    float *to;
+    int64_t from_step, to_step; /* from one row to the next */
+} ab_panel_ahead;
+
 /* c[r][0..columns) = sum over k < inner of a[r][k] * panel[k][0..columns) for each row r < rows, at most
  * AB_PANEL_ROWS. columns: at most AB_PANEL, a multiple of AB_PANEL_STEP. continues: the sums go on from those
  * in c; else those of every row from `start`, or from zeros if it is NULL. */
@@ -28,7 +37,8 @@ typedef struct ab_panel_tile {
     bool continues;
     uint16_t *rounded; /* where results go in place of c, rounded once to rounded_kind; NULL: to c */
     int64_t rounded_step;
-    ab_panel_kind rounded_kind; /* not AB_PANEL_FP32 */
+    ab_panel_kind rounded_kind;  /* not AB_PANEL_FP32 */
+    const ab_panel_ahead *ahead; /* what to widen meanwhile; NULL: nothing */
 } ab_panel_tile;
 
 typedef struct ab_vec_panel {

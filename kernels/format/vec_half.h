@@ -8,6 +8,7 @@
 
 #include "kernels/core/compiler.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -180,20 +181,45 @@ static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t
 
 enum { HALF_LANES = 8, PAIR = 16 };
 
+static inline void widen_fp16_8(float *dst, const uint16_t *src) {
+    _mm256_storeu_ps(dst, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)src)));
+}
+
+static inline void narrow_fp16_8(uint16_t *dst, const float *src) {
+    _mm_storeu_si128((__m128i *)(void *)dst,
+                     _mm256_cvtps_ph(_mm256_loadu_ps(src), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/* The last values are a vector with some of those before or, if there are too few, with zeros. */
 static AB_FORCE_INLINE void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
-    for (; i + HALF_LANES <= n; i += HALF_LANES)
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
-    widen_fp16_plain(dst + i, src + i, n - i);
+#pragma GCC unroll 4
+    for (; i + HALF_LANES <= n; i += HALF_LANES) widen_fp16_8(dst + i, src + i);
+    if (i == n) return;
+    if (n > HALF_LANES) {
+        widen_fp16_8(dst + n - HALF_LANES, src + n - HALF_LANES);
+        return;
+    }
+    uint16_t codes[HALF_LANES] = {0};
+    float values[HALF_LANES];
+    for (int64_t k = 0; k < n; k++) codes[k] = src[k];
+    widen_fp16_8(values, codes);
+    for (int64_t k = 0; k < n; k++) dst[k] = values[k];
 }
 
 static AB_FORCE_INLINE void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
-    for (; i + HALF_LANES <= n; i += HALF_LANES)
-        _mm_storeu_si128(
-            (__m128i *)(void *)(dst + i),
-            _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    narrow_fp16_plain(dst + i, src + i, n - i);
+    for (; i + HALF_LANES <= n; i += HALF_LANES) narrow_fp16_8(dst + i, src + i);
+    if (i == n) return;
+    if (n > HALF_LANES) {
+        narrow_fp16_8(dst + n - HALF_LANES, src + n - HALF_LANES);
+        return;
+    }
+    uint16_t codes[HALF_LANES];
+    float values[HALF_LANES] = {0};
+    for (int64_t k = 0; k < n; k++) values[k] = src[k];
+    narrow_fp16_8(codes, values);
+    for (int64_t k = 0; k < n; k++) dst[k] = codes[k];
 }
 
 static inline __m256i quietened(__m256i bits) {
@@ -212,26 +238,31 @@ static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t 
     widen_bf16_plain(dst + i, src + i, n - i);
 }
 
-/* Codes in the lower halves of lanes. */
+/* Codes of numbers in the lower halves of lanes. */
 static inline __m256i narrowed_bf16_8(__m256 x) {
     __m256i bits = _mm256_castps_si256(x);
-    __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, BF16_DROP), _mm256_set1_epi32(1));
     __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(QUIET));
-    rounded =
-        _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), nan));
     return _mm256_srli_epi32(rounded, BF16_DROP);
+}
+
+static inline __m256i narrowed_bf16_8_or_nan(__m256 x) {
+    const __m256i quiet = _mm256_or_si256(_mm256_castps_si256(x), _mm256_set1_epi32(QUIET));
+    return _mm256_blendv_epi8(narrowed_bf16_8(x), _mm256_srli_epi32(quiet, BF16_DROP),
+                              _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
 }
 
 static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
+        const __m256 first = _mm256_loadu_ps(src + i), second = _mm256_loadu_ps(src + i + HALF_LANES);
+        const bool nan = _mm256_movemask_ps(_mm256_cmp_ps(first, second, _CMP_UNORD_Q)) != 0;
         /* packing works within 128-bit lanes: restore the order of the quarters */
-        __m256i packed = _mm256_packus_epi32(narrowed_bf16_8(_mm256_loadu_ps(src + i)),
-                                             narrowed_bf16_8(_mm256_loadu_ps(src + i + HALF_LANES)));
-        packed = _mm256_permute4x64_epi64(packed, 0xd8);
-        _mm256_storeu_si256((__m256i *)(void *)(dst + i), packed);
+        const __m256i packed =
+            __builtin_expect(nan, 0)
+                ? _mm256_packus_epi32(narrowed_bf16_8_or_nan(first), narrowed_bf16_8_or_nan(second))
+                : _mm256_packus_epi32(narrowed_bf16_8(first), narrowed_bf16_8(second));
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i), _mm256_permute4x64_epi64(packed, 0xd8));
     }
     narrow_bf16_plain(dst + i, src + i, n - i);
 }
@@ -252,5 +283,11 @@ static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t
 }
 
 #endif
+
+/* For operands of arithmetic, which quietens NaNs itself. */
+static AB_FORCE_INLINE void widen_bf16_operands(float *AB_RESTRICT dst, const uint16_t *AB_RESTRICT src,
+                                                int64_t n) {
+    for (int64_t i = 0; i < n; i++) dst[i] = float_of((int32_t)((uint32_t)src[i] << BF16_DROP));
+}
 
 #endif

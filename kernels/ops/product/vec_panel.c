@@ -50,7 +50,7 @@ static AB_FORCE_INLINE void widen_ahead(const ab_panel_ahead *ahead, int64_t k, 
         if (kind == AB_PANEL_FP16)
             widen_fp16(to, from, LANES);
         else
-            widen_bf16(to, from, LANES);
+            widen_bf16_operands(to, from, LANES);
     }
 }
 
@@ -131,7 +131,7 @@ static void widen_rest(const ab_panel_ahead *ahead, int64_t from, int64_t end) {
         if (ahead->kind == AB_PANEL_FP16)
             widen_fp16(to + from, half + from, end - from);
         else
-            widen_bf16(to + from, half + from, end - from);
+            widen_bf16_operands(to + from, half + from, end - from);
     }
 }
 

@@ -10,7 +10,7 @@ static void widen_row(float *to, const void *from, ab_panel_kind kind, int64_t n
     if (kind == AB_PANEL_FP16)
         widen_fp16(to, from, n);
     else if (kind == AB_PANEL_BF16)
-        widen_bf16(to, from, n);
+        widen_bf16_operands(to, from, n);
     else
         memcpy(to, from, (size_t)n * sizeof *to);
 }

@@ -3,6 +3,7 @@
 #include "bench/profile/profile.h"
 
 #include "bench/timer/timer.h"
+#include "kernels/format/halves.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -138,6 +139,7 @@ static void count_elementary(const ab_plan *plan, const ab_plan_node *node, cons
                              bool backward, double count[AB_ELEMENTARY_COUNT]) {
     ab_shape in[AB_MAX_INPUTS];
     if (!op || !op->op->elementary) return;
+    if (op->op->by_code && ab_is_half(plan->tensor[node->in[0]].format)) return;
     for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
     op->op->elementary(op->attrs, in, &plan->tensor[node->out].shape, backward, count);
 }

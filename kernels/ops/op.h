@@ -182,6 +182,7 @@ typedef struct ab_op {
                                others; NULL: not such a norm */
     bool mixes_formats; /* computes each value in fp32 and rounds it once, whatever the formats of the inputs,
                            the result and their gradients: casts beside it may be left to it */
+    bool by_code;       /* of halves nothing is computed: results are looked up */
     bool is_loss;       /* output is one fp32 scalar; the last required input, "targets", may be omitted */
     unsigned integer_inputs; /* bit i: in[i] is int32 (class or token ids) and has no gradient */
     unsigned maybe_integer;  /* bit i: in[i] may be int32 or floating */
@@ -235,7 +236,7 @@ typedef struct ab_op {
     /* NULL: not a loss, or not known. */
     const ab_best_constant *best_constant;
 
-    /* Adds how many of each elementary function a pass computes. NULL: none. */
+    /* Adds how many of each elementary function a pass over fp32 computes. NULL: none. */
     void (*elementary)(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
                        double count[AB_ELEMENTARY_COUNT]);
 } ab_op;
@@ -273,9 +274,11 @@ void ab_emit_all(const ab_exec *exec, ab_tensor *dst, const float *values);
 /* fp32 view of a whole tensor: its own data if it is fp32, else widened (in parallel) into scratch. */
 const float *ab_view_f32(const ab_tensor *tensor, float *scratch);
 
-/* ab_cast: dst = src in dst's format, same shape, in parallel. ab_accumulate: dst = round(dst + src), for
- * gradients of a value with several uses. Both call the observer like ab_emit. */
+/* ab_cast: dst = src in dst's format, same shape, in parallel. ab_add: dst = round(a + b) of one shape; dst
+ * may be a or b. ab_accumulate: dst = round(dst + src), for gradients of a value with several uses. All call
+ * the observer like ab_emit. */
 void ab_cast(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
+void ab_add(const ab_exec *exec, ab_tensor *dst, const ab_tensor *a, const ab_tensor *b);
 void ab_accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
 
 AB_END_DECLS

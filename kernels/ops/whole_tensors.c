@@ -2,6 +2,7 @@
 #include "kernels/ops/op.h"
 
 #include "kernels/format/convert.h"
+#include "kernels/format/halves.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_ops.h"
 
@@ -57,6 +58,30 @@ void ab_cast(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
     ab_for_chunks(n, ab_div_up(n, AB_BLOCK), cast_block, &job);
 }
 
-void ab_accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
-    ab_map_tensors(exec, dst, ab_vec_ops_get()->add, dst, src);
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+typedef struct sum_job {
+    uint16_t *dst;
+    const uint16_t *a, *b;
+    const ab_format *format;
+    int64_t n;
+} sum_job;
+
+static void sum_block(void *argument, int64_t chunk, int thread) {
+    const sum_job *job = argument;
+    const int64_t at = chunk * AB_WIDE_BLOCK, n = ab_min64(AB_WIDE_BLOCK, job->n - at);
+    (void)thread;
+    ab_add_halves(job->dst + at, job->format, job->a + at, job->b + at, n);
 }
+
+void ab_add(const ab_exec *exec, ab_tensor *dst, const ab_tensor *a, const ab_tensor *b) {
+    const bool one_format = a->format == dst->format && b->format == dst->format;
+    if (exec->observer || !one_format || !ab_is_half(dst->format)) {
+        ab_map_tensors(exec, dst, ab_vec_ops_get()->add, a, b);
+        return;
+    }
+    sum_job job = {dst->data, a->data, b->data, dst->format, ab_tensor_count(dst)};
+    ab_for_chunks(job.n, ab_div_up(job.n, AB_WIDE_BLOCK), sum_block, &job);
+}
+
+void ab_accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) { ab_add(exec, dst, dst, src); }

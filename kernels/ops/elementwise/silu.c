@@ -1,13 +1,16 @@
 /* silu: x sigmoid(x), as torch.nn.SiLU. */
+#include "kernels/ops/elementwise/by_code.h"
 #include "kernels/ops/elementwise/unary_ops.h"
 
+static ab_code_tables tables;
+
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
-    ab_map_tensors(exec, io->out, ab_vec_math_get()->silu, io->in[0], NULL);
+    ab_values_by_code(exec, io, &tables, ab_vec_math_get()->silu);
     return AB_OK;
 }
 
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
-    if (io->din[0]) ab_map_tensors(exec, io->din[0], ab_vec_math_get()->silu_backward, io->in[0], io->dout);
+    ab_slopes_by_code(exec, io, &tables, ab_vec_math_get()->silu_backward);
     return AB_OK;
 }
 
@@ -19,6 +22,7 @@ static void elementary(const void *attrs, const ab_shape *in, const ab_shape *ou
 
 const ab_op ab_op_silu = {.name = "silu",
                           .inputs = 1,
+                          .by_code = true,
                           .infer = ab_unary_infer,
                           .backward_needs = 1u << 0,
                           .forward = forward,

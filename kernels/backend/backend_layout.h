@@ -90,7 +90,8 @@ AB_BEGIN_DECLS
     FIELD(ab_op, norm, out_as_weight)                                                                        \
     FIELD(ab_op, out_as_weight, mixed_twin)                                                                  \
     FIELD(ab_op, mixed_twin, mixes_formats)                                                                  \
-    FIELD(ab_op, mixes_formats, is_loss)                                                                     \
+    FIELD(ab_op, mixes_formats, by_code)                                                                     \
+    FIELD(ab_op, by_code, is_loss)                                                                           \
     FIELD(ab_op, is_loss, integer_inputs)                                                                    \
     FIELD(ab_op, integer_inputs, maybe_integer)                                                              \
     FIELD(ab_op, maybe_integer, attrs_bytes)                                                                 \

@@ -213,10 +213,18 @@ class Finder:
 
     def steps(self, parameters: list) -> None:
         """An optimizer steps without a scaler: by which number its loss was multiplied, if these are the
-        gradients as the backward pass left them, and no hook has changed them before."""
+        gradients as the backward pass left them, and no hook has changed them before; or if only some are,
+        and all others were divided by that number."""
         times = sum(self.means) if self.means and None not in self.means else 0.0
-        if times > 1 + _ROUNDING and all(self._is_as_made(p) for p in parameters if p.grad is not None):
+        if not times > 1 + _ROUNDING:
+            return
+        left, others = [], []
+        for parameter in (p for p in parameters if p.grad is not None):
+            (left if self._is_as_made(parameter) else others).append(parameter)
+        if not others:
             self._tell("loss_multiplied", times)
+        elif left and all(self.probe.look.divides(p.grad, times) for p in others):
+            self._tell("loss_divided_in_part", times, self.probe.parameter_name(left[0]))
 
     def _is_as_made(self, parameter: Any) -> bool:
         made, version = self.made.get(id(parameter), (lambda: None, 0))

@@ -107,6 +107,10 @@ class Look:
         """What is differentiated."""
         self._looker.tell_loss(outputs)
 
+    def divides(self, gradient: Any, scale: float) -> bool:
+        """Whether a line of this step has divided a gradient in place by a number, as far as is known."""
+        return self.on and _ops.is_over(self._looker.factor_of(gradient), scale)
+
     def scaled(self, scale: float) -> None:
         """The loss is about to be multiplied by this."""
         self._looker.scale = scale

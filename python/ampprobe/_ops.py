@@ -8,6 +8,7 @@ called as they are, and their results are only read.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import sysconfig
@@ -116,6 +117,11 @@ class _Frames:
         return place, module, leaf, update, library, function
 
 
+def is_over(times: float, scale: float) -> bool:
+    """A factor that divides by the scale."""
+    return abs(times * scale - 1) <= _SAME_SCALE
+
+
 def _memory(tensor: Any) -> int:
     try:
         return tensor.untyped_storage().data_ptr()
@@ -140,6 +146,7 @@ class Looker:
         self.gradients: list[Op] = []
         self.differentiated: list[Op] = []  # wrote the losses of this step
         self.divided = ""  # the line that has divided a gradient of this step by the loss scale
+        self.factors: dict[int, float] = {}  # memory of a gradient -> what lines have multiplied it by
         self._models: list = []  # weak references
         self.hidden = 0  # rows of this step's softmaxes that read nothing but -inf
         self._first = 0  # operation of this step
@@ -207,7 +214,7 @@ class Looker:
         self.differentiated, self.hidden, self._first, self._absorbed = [], 0, len(self.ops), []
         self.inputs.begins()
         self.order.begins()
-        self.divided = ""
+        self.divided, self.factors = "", {}
         self.constants.begins(step)
 
     # -- what operations tell ------------------------------------------------------------------------
@@ -301,20 +308,27 @@ class Looker:
             self._writers[_memory(tensor)] = (op, weakref.ref(tensor))
 
     def _divides(self, op: Op, args: tuple, changed: tuple) -> None:
-        """Notes the line of the user's that divides gradients by the loss scale, in place."""
-        name, scale = op.name.removeprefix("_foreach_"), self.scale
-        if op.stage == "backward" or op.library or scale == 1 or name not in ("mul", "div") or not changed:
-            return
-        factor = _number(args[1]) if len(args) > 1 else None
-        wanted = scale if name == "div" else 1 / scale
-        if factor is None or not abs(factor - wanted) <= _SAME_SCALE * wanted:  # it may be NaN
+        """Notes by which numbers lines of the user's multiply gradients in place, and the line that divides
+        them by the loss scale."""
+        name = op.name.removeprefix("_foreach_")
+        if op.stage == "backward" or op.library or name not in ("mul", "div") or not changed or len(args) < 2:
             return
         written = args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
-        memory = {_memory(tensor) for tensor in written}
         models = [model for model in (one() for one in self._models) if model is not None]
         parameters = (p for model in models for p in model.parameters() if p.grad is not None)
-        if any(_memory(p.grad) in memory for p in parameters):
+        found = {_memory(p.grad) for p in parameters} & {_memory(tensor) for tensor in written}
+        factor = _number(args[1]) if found else None
+        if not factor or not math.isfinite(factor):
+            return
+        times = factor if name == "mul" else 1 / factor
+        for memory in found:
+            self.factors[memory] = times * self.factors.get(memory, 1.0)
+        if self.scale != 1 and is_over(times, self.scale):
             self.divided = op.place
+
+    def factor_of(self, gradient: Any) -> float:
+        """What lines of this step have multiplied a gradient by, in place."""
+        return self.factors.get(_memory(gradient), 1.0)
 
     def _comes_in(self, op: Op, tensor: Any, writer: Optional[Op]) -> None:
         """An operation reads what is not finite: of an argument of the model, or of the targets?"""

@@ -104,6 +104,21 @@ AT_THE_ROOT = """
         scaler.update()
 """
 
+IN_PART = """
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    for step in range(8):
+        loss = torch.nn.functional.mse_loss(model(torch.randn(8, 4)), torch.zeros(8, 2))
+        optimizer.zero_grad()
+        (loss * 128.0).backward()
+        for p in {divided}.parameters():
+            p.grad /= {by}
+        optimizer.step()
+"""
+
+
 DIVIDED = """
     import torch
     torch.manual_seed(0)
@@ -501,6 +516,14 @@ class Passes(unittest.TestCase):
         self.assert_healthy()
         self.run_script(DIVIDED.format(divide="mul_(float('nan')).div"), "--look", "0:1")  # no scale is NaN
         self.assertNotIn("unscaled_by_hand", self.stated())
+
+    def test_gradients_of_which_only_some_are_divided_by_hand_are_named(self):
+        for divided, places in (("model[0]", {"1.weight"}), ("model", set())):
+            self.run_script(IN_PART.format(divided=divided, by="64.0 * 2"), "--look", "0:1")
+            facts = self.stated()
+            self.assertEqual({facts[n]["place"] for n in facts if n == "loss_divided_in_part"}, places)
+        self.run_script(IN_PART.format(divided="model[0]", by="2"), "--look", "0:1")  # a smaller rate
+        self.assertNotIn("loss_divided_in_part", self.stated())
 
     def test_a_root_of_0_that_makes_a_scaler_skip_every_step_is_named(self):
         self.run_script(AT_THE_ROOT.format(epsilon=""), "--look", "0:2")

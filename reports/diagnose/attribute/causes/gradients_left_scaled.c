@@ -68,8 +68,24 @@ static bool by_hand(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* A line divides some gradients by the number that the loss was multiplied by, which says what it is for,
+ * and leaves others of the same optimizer as the backward pass made them. */
+static bool in_part(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated left = ab_stated_of(&c->facts, "loss_divided_in_part");
+    if (!(left.largest > c->facts.limits->hand_scale)) return false;
+    ab_verdict_own(verdict, AB_PROOF_SHOWN, left.first_step);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, left.place);
+    ab_verdict_add_evidence(verdict,
+                            "the loss is multiplied by %.5g before backward(); other gradients are divided "
+                            "by that again before the step, that of %s is not",
+                            left.largest, ab_text_brief(left.place, 60));
+    ab_verdict_point_document(verdict, "/probe/facts/%d/largest", left.index);
+    return true;
+}
+
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    if (seen_by_loop(c, verdict) || in_a_penalty(c, verdict) || by_hand(c, verdict)) return true;
+    if (seen_by_loop(c, verdict) || in_a_penalty(c, verdict) || in_part(c, verdict) || by_hand(c, verdict))
+        return true;
     const double micro = fmax(1, ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1)),
                  scale = ab_first_scale(c->facts.cell), times = times_too_large(c->facts.cell);
     /* a sum over micro-batches has at most sqrt(micro) times the norm of all its terms */
@@ -93,7 +109,8 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 
 static bool no_scale(const ab_case *c, const ab_verdict *verdict) {
     return !ab_stated_of(&c->facts, "gradients_left_scaled").known &&
-           !ab_stated_of(&c->facts, "loss_multiplied").known && ab_refuted_no_scale.holds(c, verdict);
+           !ab_stated_of(&c->facts, "loss_multiplied").known &&
+           !ab_stated_of(&c->facts, "loss_divided_in_part").known && ab_refuted_no_scale.holds(c, verdict);
 }
 
 static const ab_refutation refuted_no_scale = {"the loss is not scaled", no_scale};

@@ -704,6 +704,14 @@ static void gradients_that_a_backward_function_casts_to_half_do_not_vanish(void 
     expect_no(l, "vanishing_gradient");
 }
 
+static void gradients_of_which_a_part_is_divided_by_the_number_of_the_loss(void **state) {
+    (void)state;
+    loop l = {.no_scaler = true, .fact = "loss_divided_in_part", .place = "head.weight", .value = 4096};
+    expect(l, "gradients_left_scaled", "head.weight");
+    l.value = 10; /* a weight of the loss */
+    expect_healthy(l);
+}
+
 static void clipping_of_gradients_that_carry_the_scale(void **state) {
     (void)state;
     loop l = {.clip = 1, .norm = 100};
@@ -1200,6 +1208,7 @@ int main(void) {
         cmocka_unit_test(a_relu_between_layers_that_makes_all_of_them_0),
         cmocka_unit_test(gradients_that_a_backward_function_casts_to_half_do_not_vanish),
         cmocka_unit_test(clipping_of_gradients_that_carry_the_scale),
+        cmocka_unit_test(gradients_of_which_a_part_is_divided_by_the_number_of_the_loss),
         cmocka_unit_test(scaler_missing),
         cmocka_unit_test(scaler_not_saved),
         cmocka_unit_test(scale_to_infinity),

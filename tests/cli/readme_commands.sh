@@ -52,6 +52,12 @@ options_known() {
                 # not the user's files
             arguments=("${arguments[@]:1}")
             ;;
+        --no-plots | --resume) is_option "$1" "$2" "$word" ;; # a plan writes nothing and refuses them
+        --out | --label | --json | --csv | --markdown | --html | --save-weights | --save-gradients | \
+            --checkpoint)
+            is_option "$1" "$2" "$word"
+            arguments=("${arguments[@]:1}")
+            ;;
         --set) # several losses are those of the reader's network
             case ${arguments[0]} in num_losses=*) is_option "$1" "$2" "$word" ;; *) kept+=("$word" \
                 "${arguments[0]}") ;; esac

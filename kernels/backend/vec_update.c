@@ -57,11 +57,87 @@ static AB_FORCE_INLINE void update_piece(const int kind, const int states, const
     if (s->model.data) put(&s->model, at, weight, n);
 }
 
+/* ---- SGD in registers ------------------------------------------------------------------------ */
+
+/* SGD has no function that vectors of the compiler lack. Its operands, half of which are halves where a model
+ * has master weights, are widened and rounded in registers. */
+#if defined(__AVX2__)
+enum { LANES = HALF_LANES };
+#else
+enum { LANES = 4 };
+#endif
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+AB_F_SGD(sgd_lanes, lanes, AB_FORCE_INLINE)
+
+/* `stored` is a constant of every caller. */
+static AB_FORCE_INLINE lanes take_lanes(const ab_update_operand *from, const ab_update_stored stored,
+                                        int64_t at) {
+    const uint16_t *half = (const uint16_t *)from->data + at;
+    lanes values;
+    if (stored == AB_UPDATE_F32)
+        memcpy(&values, (const float *)from->data + at, sizeof values);
+    else if (stored == AB_UPDATE_F16)
+        widen_fp16((float *)&values, half, LANES);
+    else
+        widen_bf16((float *)&values, half, LANES);
+    return values;
+}
+
+static AB_FORCE_INLINE void put_lanes(const ab_update_operand *to, const ab_update_stored stored, int64_t at,
+                                      const lanes *values) {
+    uint16_t *half = (uint16_t *)to->data + at;
+    if (stored == AB_UPDATE_F32)
+        memcpy((float *)to->data + at, values, sizeof *values);
+    else if (stored == AB_UPDATE_F16)
+        narrow_fp16(half, (const float *)values, LANES);
+    else
+        narrow_bf16(half, (const float *)values, LANES);
+}
+
+/* Weights and states as `master`, gradients and the model's copy as `model`. */
+static AB_FORCE_INLINE int64_t sgd_whole(const int kind, const float *constant, const ab_update_span *s,
+                                         const ab_update_stored master, const ab_update_stored model,
+                                         const bool copied) {
+    int64_t at = 0;
+    for (; at + LANES <= s->n; at += LANES) {
+        lanes weight = take_lanes(&s->weight, master, at), state[1];
+        if (kind != AB_UPDATE_SGD) state[0] = take_lanes(&s->state[0], master, at);
+        sgd_lanes(kind, constant, take_lanes(&s->grad, model, at) * s->factor, &weight, state);
+        put_lanes(&s->weight, master, at, &weight);
+        if (kind != AB_UPDATE_SGD) put_lanes(&s->state[0], master, at, state);
+        if (copied) put_lanes(&s->model, model, at, &weight);
+    }
+    return at;
+}
+
+/* Updates the whole vectors of a span with the formats of a training in half. Returns how many elements these
+ * are; 0 for other formats. */
+static AB_FORCE_INLINE int64_t sgd_halves(const int kind, const float *constant, const ab_update_span *s) {
+    const ab_update_stored master = s->weight.stored, grad = s->grad.stored;
+    const bool copied = s->model.data != NULL;
+    if ((kind != AB_UPDATE_SGD && s->state[0].stored != master) || (copied && s->model.stored != grad))
+        return 0;
+#define CASE(a_master, a_grad, is_copied)                                                                    \
+    if (master == (a_master) && grad == (a_grad) && copied == (is_copied))                                   \
+    return sgd_whole(kind, constant, s, a_master, a_grad, is_copied)
+    CASE(AB_UPDATE_F32, AB_UPDATE_F16, true);
+    CASE(AB_UPDATE_F32, AB_UPDATE_F16, false);
+    CASE(AB_UPDATE_F32, AB_UPDATE_BF16, true);
+    CASE(AB_UPDATE_F32, AB_UPDATE_BF16, false);
+    CASE(AB_UPDATE_F16, AB_UPDATE_F16, false);
+    CASE(AB_UPDATE_BF16, AB_UPDATE_BF16, false);
+#undef CASE
+    return 0;
+}
+
+/* ---- the formulas ---------------------------------------------------------------------------- */
+
 static AB_FORCE_INLINE void update_all(const int kind, const int states, const float *c,
                                        const ab_update_span *span) {
+    const bool sgd = kind == AB_UPDATE_SGD || kind == AB_UPDATE_MOMENTUM || kind == AB_UPDATE_NESTEROV;
     float constant[AB_UPDATE_CONSTANTS];
-    int64_t at = 0;
     memcpy(constant, c, sizeof constant);
+    int64_t at = sgd ? sgd_halves(kind, constant, span) : 0;
     for (; at + PIECE <= span->n; at += PIECE) update_piece(kind, states, constant, span, at, PIECE);
     if (at < span->n) update_piece(kind, states, constant, span, at, span->n - at);
 }

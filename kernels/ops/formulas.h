@@ -354,16 +354,18 @@ static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, f
     *weight = (kind == AB_UPDATE_ADAM ? w : w * c[1]) - c[0] * (state[0] / (sqrtf(state[1]) / c[5] + c[6]));
 }
 
-/* As above, for SGD. */
-static inline AB_HOST_DEVICE void ab_f_sgd(int kind, const float *c, float g, float *weight, float *state) {
-    const float w = *weight, d = g + c[1] * w;
-    if (kind == AB_UPDATE_SGD) {
-        *weight = w - c[0] * d;
-        return;
+/* As above, for SGD. real: float, or a vector of floats. */
+#define AB_F_SGD(name, real, qualifiers)                                                                     \
+    static inline qualifiers void name(int kind, const float *c, real g, real *weight, real *state) {        \
+        const real w = *weight, d = g + c[1] * w;                                                            \
+        if (kind == AB_UPDATE_SGD) {                                                                         \
+            *weight = w - c[0] * d;                                                                          \
+            return;                                                                                          \
+        }                                                                                                    \
+        state[0] = c[2] * state[0] + c[3] * d;                                                               \
+        *weight = w - c[0] * (kind == AB_UPDATE_MOMENTUM ? state[0] : d + c[2] * state[0]);                  \
     }
-    state[0] = c[2] * state[0] + c[3] * d;
-    *weight = w - c[0] * (kind == AB_UPDATE_MOMENTUM ? state[0] : d + c[2] * state[0]);
-}
+AB_F_SGD(ab_f_sgd, float, AB_HOST_DEVICE)
 
 /* Updates one weight and its state in place. Sources of the formulas: bench/train/optim_*.c. */
 static inline AB_HOST_DEVICE void ab_f_update(int kind, const float *c, float g, float *weight,

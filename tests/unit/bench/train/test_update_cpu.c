@@ -104,6 +104,8 @@ static void updates_have_the_bits_of_separate_passes(void **state) {
                                      {&ab_format_fp32, &ab_format_fp32, &ab_format_fp16, 0x1p-10f},
                                      {&ab_format_fp32, &ab_format_fp16, &ab_format_fp16, 0.3f},
                                      {&ab_format_fp32, &ab_format_bf16, &ab_format_bf16, 0x1p-4f},
+                                     {&ab_format_fp32, &ab_format_fp16, NULL, 0x1p-3f},
+                                     {&ab_format_fp32, &ab_format_bf16, NULL, 0.3f},
                                      {&ab_format_fp16, &ab_format_fp16, NULL, 1.0f},
                                      {&ab_format_bf16, &ab_format_bf16, NULL, 0.7f},
                                      {&ab_format_fp64, &ab_format_fp16, &ab_format_bf16, 0.3f},

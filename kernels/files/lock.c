@@ -54,11 +54,22 @@ static void write_holder(int file) {
     if (ftruncate(file, 0) != 0 || pwrite(file, text, length, 0) < 0) return; /* for people only */
 }
 
-static ab_status refuse(const char *option, const char *place, int file) {
-    char text[HOLDER];
-    const ssize_t length = pread(file, text, sizeof text - 1, 0);
+/* What the holder wrote about itself. It does so right after it took the lock: until then the file is empty.
+ */
+static void read_holder(int file, char text[HOLDER]) {
+    const struct timespec moment = {0, 2 * 1000 * 1000};
+    ssize_t length = 0;
+    for (int i = 0; i < ATTEMPTS && length == 0; i++) {
+        if (i > 0) nanosleep(&moment, NULL);
+        length = pread(file, text, HOLDER - 1, 0);
+    }
     text[length > 0 ? length : 0] = '\0';
     make_printable(text);
+}
+
+static ab_status refuse(const char *option, const char *place, int file) {
+    char text[HOLDER];
+    read_holder(file, text);
     return ab_fail(AB_OUTPUT, "%s: %s is being written by %s; wait for it, or write elsewhere", option,
                    ab_text_brief(place, 300), text[0] ? text : "another process");
 }

@@ -47,14 +47,14 @@ static void fill_slopes(float *to, const ab_format *format, ab_map slope) {
 }
 
 /* Fills a table once, whoever comes first. */
-static void ensure(atomic_bool *has, ab_code_tables *tables, int index, ab_map f, bool slopes) {
+static void ensure(bool *has, ab_code_tables *tables, int index, ab_map f, bool slopes) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     const ab_format *format = index ? &ab_format_bf16 : &ab_format_fp16;
-    if (atomic_load_explicit(has, memory_order_acquire)) return;
+    if (__atomic_load_n(has, __ATOMIC_ACQUIRE)) return;
     pthread_mutex_lock(&lock);
-    if (!atomic_load(has) && slopes) fill_slopes(tables->slope[index], format, f);
-    if (!atomic_load(has) && !slopes) fill_values(tables->value[index], format, f);
-    atomic_store_explicit(has, true, memory_order_release);
+    if (!*has && slopes) fill_slopes(tables->slope[index], format, f);
+    if (!*has && !slopes) fill_values(tables->value[index], format, f);
+    __atomic_store_n(has, true, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }
 

@@ -9,7 +9,8 @@
 
 #include "kernels/ops/blocks.h"
 
-#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 AB_BEGIN_DECLS
 
@@ -18,8 +19,8 @@ enum { AB_CODES = 1 << 16 };
 /* Tables of one function, [0] of fp16 and [1] of bf16: static memory of the op, zero at first; pages that
  * nobody needs stay untouched. */
 typedef struct ab_code_tables {
-    atomic_bool has_values[2], has_slopes[2];
-    uint16_t value[2][AB_CODES]; /* codes of the same format */
+    bool has_values[2], has_slopes[2]; /* read and written atomically */
+    uint16_t value[2][AB_CODES];       /* codes of the same format */
     float slope[2][AB_CODES];
 } ab_code_tables;
 

@@ -129,10 +129,10 @@ static double forward_flops(const ab_plan *plan, const ab_plan_node *node, const
     return op->op->flops(op->attrs, in, &plan->tensor[node->out].shape);
 }
 
-/* As many times the forward pass as there are kinds of gradients: of the weights, of the input. */
 static double backward_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op) {
-    const int kinds = (op && ab_net_op_trains(op)) + (node->in_grad[0] != AB_NONE);
-    return forward_flops(plan, node, op) * kinds;
+    int gradients = op && ab_net_op_trains(op);
+    for (int i = 0; i < node->inputs; i++) gradients += node->in_grad[i] != AB_NONE;
+    return ab_plan_backward_flops(op, forward_flops(plan, node, op), gradients);
 }
 
 static void count_elementary(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op,

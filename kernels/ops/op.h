@@ -225,8 +225,11 @@ typedef struct ab_op {
     ab_status (*forward)(const ab_exec *exec, ab_op_io *io);
     ab_status (*backward)(const ab_exec *exec, ab_op_io *io);
 
-    /* FLOPs of a forward pass (multiply-add counts 2); backward is about twice that. */
+    /* FLOPs of a forward pass (multiply-add counts 2). */
     double (*flops)(const void *attrs, const ab_shape *in, const ab_shape *out);
+    /* FLOPs of a backward pass over those of a forward pass; 0: as many times as there are gradients, of the
+     * weights and of every input. */
+    double backward_ratio;
 
     /* Implementation in use, for the record: "convert+jit:avx512_core", "reference", ... Valid as long as
      * `io`. */

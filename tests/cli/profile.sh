@@ -12,6 +12,18 @@ expect_text "$work/out" "profile of lenet5, batch 16" "profile"
 expect_text "$work/out" "limits measured in this process, threads 1: matrix product fp32" "profile"
 expect_text "$work/out" "optimizer" "profile"
 
+# Attention computes two products forward, causal ones by half, and five backward; a linear layer one and two.
+run profile --net gpt --data synthetic_text --batch 2 --threads 1 --levels O0 --steps 2 --json -
+expect_rc 0 "profile of gpt"
+checks=$((checks + 1))
+python3 - "$work/out" <<'EOF' || fail "operations of gpt"
+import json, sys
+rows = json.load(open(sys.argv[1]))["cells"][0]["rows"]
+for op, ratio in ("scaled_dot_product_attention", 5 / 2), ("linear", 2):
+    flops = {p: sum(r["flops"] for r in rows if r["op"] == op and r["pass"] == p) for p in ("forward", "backward")}
+    assert flops["forward"] > 0 and flops["backward"] == ratio * flops["forward"], (op, flops)
+EOF
+
 run profile "${common[@]}" --levels O0,O1,O2 --steps 3 --json -
 expect_rc 0 "profile as JSON"
 cp "$work/out" "$work/profile.json"

@@ -153,6 +153,10 @@ AB_MUST_CHECK ab_status ab_plan_place(ab_plan *plan);
 /* The op of a node; NULL for casts. */
 const ab_net_op *ab_plan_node_op(const ab_plan *plan, const ab_plan_node *node);
 
+/* FLOPs of a backward pass of `op` (NULL: a cast) that computes so many gradients, from those of a forward
+ * pass. */
+double ab_plan_backward_flops(const ab_net_op *op, double forward, int gradients);
+
 /* Number of the tensor called `name`, or AB_NONE. */
 int ab_plan_find(const ab_plan *plan, const char *name);
 

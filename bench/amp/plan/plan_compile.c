@@ -469,8 +469,9 @@ static void add_flops(compiler *c) {
         const double forward = op_flops(c, node);
         if (node->recompute_first != AB_NONE) recompute_passes = node->recompute_passes;
         const ab_net_op *op = ab_plan_node_op(plan, node);
-        const int gradients = (op && ab_net_op_trains(op)) + c->needs_grad[node->in[0]];
-        plan->flops += forward * (1 + bits(node->passes) * gradients);
+        int gradients = op && ab_net_op_trains(op);
+        for (int i = 0; i < node->inputs; i++) gradients += node->in[i] >= 0 && c->needs_grad[node->in[i]];
+        plan->flops += forward + bits(node->passes) * ab_plan_backward_flops(op, forward, gradients);
         if (node->recomputed) plan->flops += forward * bits(recompute_passes);
     }
 }

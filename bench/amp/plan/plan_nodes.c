@@ -7,6 +7,11 @@ const ab_net_op *ab_plan_node_op(const ab_plan *plan, const ab_plan_node *node) 
     return node->kind == AB_NODE_OP ? &plan->net->op[node->net_op] : NULL;
 }
 
+double ab_plan_backward_flops(const ab_net_op *op, double forward, int gradients) {
+    const double ratio = op && gradients > 0 ? op->op->backward_ratio : 0;
+    return forward * (ratio > 0 ? ratio : gradients);
+}
+
 int ab_plan_find(const ab_plan *plan, const char *name) {
     for (int i = 0; i < plan->tensors; i++)
         if (strcmp(plan->tensor[i].name, name) == 0) return i;

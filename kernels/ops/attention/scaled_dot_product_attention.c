@@ -221,10 +221,10 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
 }
 
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
-    (void)attrs;
-    /* 2 products of queries x keys x features; uses in's tokens as the number of keys, since flops does not
-     * see the shape of k */
-    return 4.0 * (double)ab_shape_count(out) * (double)in->dim[in->ndim - 2];
+    const attention_attrs *a = attrs;
+    /* 2 products of queries x keys x features, causal: about half of them; uses in's tokens as the number of
+     * keys, since flops does not see the shape of k */
+    return (a->causal ? 2.0 : 4.0) * (double)ab_shape_count(out) * (double)in->dim[in->ndim - 2];
 }
 
 /* Backward computes the probabilities again. Tokens as in flops; causal: about half of the scores. */
@@ -256,5 +256,6 @@ const ab_op ab_op_scaled_dot_product_attention = {.name = "scaled_dot_product_at
                                                   .forward = forward,
                                                   .backward = backward,
                                                   .flops = flops,
+                                                  .backward_ratio = 5.0 / 2, /* one computed again */
                                                   .elementary = elementary,
                                                   .describe = describe};

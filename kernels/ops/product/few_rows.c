@@ -112,7 +112,7 @@ void ab_turned_panel_store(const ab_turned_panel *t) {
  * is likely to compute next. */
 static void fetch_ahead(const few_job *job, const block *b, int64_t tile) {
     const few_rows *p = job->p;
-    const int64_t next = b->first + BLOCK * ab_parallel_threads(), n = ab_min64(BLOCK, p->outputs - next);
+    const int64_t next = b->first + BLOCK, n = ab_min64(BLOCK, p->outputs - next);
     if (n <= 0) return;
     const size_t from = ab_format_bytes(job->weights.format, next * p->inner),
                  bytes = ab_format_bytes(job->weights.format, n * p->inner);

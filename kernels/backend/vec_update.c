@@ -67,7 +67,7 @@ enum { LANES = HALF_LANES };
 enum { LANES = 4 };
 #endif
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
-AB_F_SGD(sgd_lanes, lanes, AB_FORCE_INLINE)
+AB_F_SGD(sgd_lanes, lanes, static AB_FORCE_INLINE)
 
 /* `stored` is a constant of every caller. */
 static AB_FORCE_INLINE lanes take_lanes(const ab_update_operand *from, const ab_update_stored stored,

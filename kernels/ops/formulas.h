@@ -356,7 +356,7 @@ static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, f
 
 /* As above, for SGD. real: float, or a vector of floats. */
 #define AB_F_SGD(name, real, qualifiers)                                                                     \
-    static inline qualifiers void name(int kind, const float *c, real g, real *weight, real *state) {        \
+    qualifiers void name(int kind, const float *c, real g, real *weight, real *state) {                      \
         const real w = *weight, d = g + c[1] * w;                                                            \
         if (kind == AB_UPDATE_SGD) {                                                                         \
             *weight = w - c[0] * d;                                                                          \
@@ -365,7 +365,7 @@ static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, f
         state[0] = c[2] * state[0] + c[3] * d;                                                               \
         *weight = w - c[0] * (kind == AB_UPDATE_MOMENTUM ? state[0] : d + c[2] * state[0]);                  \
     }
-AB_F_SGD(ab_f_sgd, float, AB_HOST_DEVICE)
+AB_F_SGD(ab_f_sgd, float, static inline AB_HOST_DEVICE)
 
 /* Updates one weight and its state in place. Sources of the formulas: bench/train/optim_*.c. */
 static inline AB_HOST_DEVICE void ab_f_update(int kind, const float *c, float g, float *weight,

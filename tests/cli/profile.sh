@@ -20,8 +20,9 @@ python3 - "$work/out" <<'EOF' || fail "operations of gpt"
 import json, sys
 rows = json.load(open(sys.argv[1]))["cells"][0]["rows"]
 for op, ratio in ("scaled_dot_product_attention", 5 / 2), ("linear", 2):
-    flops = {p: sum(r["flops"] for r in rows if r["op"] == op and r["pass"] == p) for p in ("forward", "backward")}
-    assert flops["forward"] > 0 and flops["backward"] == ratio * flops["forward"], (op, flops)
+    forward, backward = (sum(row["flops"] for row in rows if (row["op"], row["pass"]) == (op, which))
+                         for which in ("forward", "backward"))
+    assert forward > 0 and backward == ratio * forward, (op, forward, backward)
 EOF
 
 run profile "${common[@]}" --levels O0,O1,O2 --steps 3 --json -

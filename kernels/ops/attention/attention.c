@@ -8,14 +8,13 @@
 #include "kernels/format/convert.h"
 #include "kernels/ops/attention/vec_rows.h"
 #include "kernels/ops/blocks.h"
-#include "kernels/ops/product/vec_part.h"
+#include "kernels/ops/product/parts.h"
 #include "kernels/vec/isa.h"
 
 #include <math.h>
 #include <string.h>
 
 AB_BY_ISA(ab_vec_rows, ab_vec_rows)
-AB_BY_ISA(ab_vec_part, ab_vec_part)
 
 enum { BLOCK_SCORES = 64 * 1024, MIN_QUERIES = 16, OPERANDS = 4, RESULTS = 3 };
 
@@ -108,14 +107,8 @@ static int64_t first_of(const ab_heads *h, int64_t batch, int64_t number) {
 
 /* The values of a head from element `at` on; the kind is AB_PANEL_FP32 for all formats but the halves. */
 static ab_panel_part part_of(const ab_heads *h, int64_t at) {
-    const ab_format *format = h->tensor->format;
-    return (ab_panel_part){.data = ab_element(h->tensor, at),
-                           .kind = format == &ab_format_fp16   ? AB_PANEL_FP16
-                                   : format == &ab_format_bf16 ? AB_PANEL_BF16
-                                                               : AB_PANEL_FP32,
-                           .step = h->row_step,
-                           .rows = h->rows,
-                           .columns = h->width};
+    const ab_values values = ab_values_of(h->tensor, NULL, NULL);
+    return ab_panel_part_of(&values, at, h->row_step, h->rows, h->width);
 }
 
 static matrix read_head(const ab_heads *h, int64_t batch, int64_t number, float *buffer) {

@@ -84,14 +84,19 @@ static inline void exp_shifted(row r, float shift) {
     for (int k = HALF; k < STEP; k++) value[whole + k] = 0.0f;
 }
 
-static inline double row_sum(row r) {
+/* Sum of the row, or of its products with `factor`; NULL or not is a constant of every caller. */
+static AB_FORCE_INLINE double row_sum(row r, const float *factor) {
     double total = 0.0;
     for (int64_t first = 0; first < r.end; first += SPAN) {
         const int64_t end = smaller(first + SPAN, r.end);
         wide sums[VECS];
         for (int v = 0; v < VECS; v++) sums[v] = wide_zero();
         for (int64_t i = first; i < end; i += STEP)
-            for (int v = 0; v < VECS; v++) sums[v] = wide_add(sums[v], wide_load(r.value + i + v * LANES));
+            for (int v = 0; v < VECS; v++) {
+                const int64_t at = i + v * LANES;
+                const wide value = wide_load(r.value + at);
+                sums[v] = wide_add(sums[v], factor ? wide_mul(wide_load(factor + at), value) : value);
+            }
         total += join(sums);
     }
     return total;
@@ -121,7 +126,7 @@ static void softmax_part(const ab_score_rows *x, float *log_sum) {
         const row r = row_at(x, i);
         if (shift[i] == -INFINITY) continue;
         exp_shifted(r, shift[i]);
-        total[i] = row_sum(r);
+        total[i] = row_sum(r, NULL);
     }
     for (int64_t i = 0; i < x->rows; i++) {
         const row r = row_at(x, i);
@@ -164,26 +169,10 @@ static void softmax_again(const ab_score_rows *x, const float *log_sum) {
 
 /* ---- gradient -------------------------------------------------------------------------------- */
 
-static inline double row_dot(row r, const float *p) {
-    double total = 0.0;
-    for (int64_t first = 0; first < r.end; first += SPAN) {
-        const int64_t end = smaller(first + SPAN, r.end);
-        wide sums[VECS];
-        for (int v = 0; v < VECS; v++) sums[v] = wide_zero();
-        for (int64_t i = first; i < end; i += STEP)
-            for (int v = 0; v < VECS; v++) {
-                const int64_t at = i + v * LANES;
-                sums[v] = wide_add(sums[v], wide_mul(wide_load(p + at), wide_load(r.value + at)));
-            }
-        total += join(sums);
-    }
-    return total;
-}
-
 static void gradient_part(const ab_score_rows *x, const float *p) {
     float dot[PART];
     pad_rows(x, 0.0f);
-    for (int64_t i = 0; i < x->rows; i++) dot[i] = (float)row_dot(row_at(x, i), p + i * x->step);
+    for (int64_t i = 0; i < x->rows; i++) dot[i] = (float)row_sum(row_at(x, i), p + i * x->step);
     for (int64_t i = 0; i < x->rows; i++) {
         const row r = row_at(x, i);
         const float *weight = p + i * x->step;

@@ -3,6 +3,7 @@
 #ifndef AB_TESTS_UNIT_LOOKED_AT_TESTING_H
 #define AB_TESTS_UNIT_LOOKED_AT_TESTING_H
 
+#include "tests/unit/grey_images.h"
 #include "tests/unit/probe_testing.h"
 
 #include <math.h>
@@ -11,27 +12,13 @@ enum { SIDE = 8, VALUES = SIDE * SIDE, CLASSES = 3, TRAIN = 24, BATCH = PT_BATCH
 
 static uint8_t pixels[TRAIN * VALUES], labels[TRAIN];
 
-static const ab_data data = {.name = "tiny",
-                             .height = SIDE,
-                             .width = SIDE,
-                             .channels = 1,
-                             .stored_height = SIDE,
-                             .stored_width = SIDE,
-                             .classes = CLASSES,
-                             .split = {{.count = TRAIN, .pixel = pixels, .label = labels},
-                                       {.count = TRAIN, .pixel = pixels, .label = labels}},
-                             .mean = 0.35,
-                             .std = 0.3};
+static ab_data data;
 
 static inline int make_data(void **state) {
     (void)state;
-    for (int n = 0; n < TRAIN; n++) {
-        labels[n] = (uint8_t)(n % CLASSES);
-        for (int i = 0; i < VALUES; i++)
-            pixels[n * VALUES + i] =
-                (uint8_t)(ab_rng_below(3, AB_RNG_SYNTHETIC, 0, (uint64_t)(n * VALUES + i), 80) +
-                          (i / SIDE / 3 == labels[n] ? 150u : 0u));
-    }
+    const ab_images images = {.count = TRAIN, .pixel = pixels, .label = labels};
+    grey_rows(pixels, labels, TRAIN, SIDE, CLASSES, 0);
+    data = grey_images("tiny", SIDE, CLASSES, images, images, 0.35);
     return 0;
 }
 

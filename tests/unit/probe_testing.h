@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/grey_images.h"
+
 #include <cjson/cJSON.h>
 
 enum { PT_SIDE = 8, PT_SAMPLES = 24, PT_BATCH = 8, PT_MOST = 128 };
@@ -49,20 +51,9 @@ static inline ab_net *pt_net(const char *ops) {
 static inline const ab_data *pt_data(void) {
     static uint8_t pixels[PT_SAMPLES * PT_SIDE * PT_SIDE], labels[PT_SAMPLES];
     static ab_data data;
-    for (int i = 0; i < PT_SAMPLES * PT_SIDE * PT_SIDE; i++)
-        pixels[i] = (uint8_t)ab_rng_below(2, AB_RNG_SYNTHETIC, 0, (uint64_t)i, 256);
-    for (int i = 0; i < PT_SAMPLES; i++) labels[i] = (uint8_t)(i % 3);
+    grey_noise(pixels, labels, PT_SAMPLES, PT_SIDE, 3, 2);
     ab_images images = {.count = PT_SAMPLES, .pixel = pixels, .label = labels};
-    data = (ab_data){.name = "tiny",
-                     .height = PT_SIDE,
-                     .width = PT_SIDE,
-                     .channels = 1,
-                     .stored_height = PT_SIDE,
-                     .stored_width = PT_SIDE,
-                     .classes = 3,
-                     .split = {images, images},
-                     .mean = 0.5,
-                     .std = 0.3};
+    data = grey_images("tiny", PT_SIDE, 3, images, images, 0.5);
     return &data;
 }
 

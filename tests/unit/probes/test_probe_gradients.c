@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/grey_images.h"
+
 #include <cjson/cJSON.h>
 
 enum { TENSORS = 3, THREADS = 2, COLUMNS = 128, EXPONENT_MIN = -149, EXPONENTS = 277 };
@@ -319,20 +321,9 @@ static void see_both(ab_observer *self, int id, int thread, const float *values,
 enum { SIDE = 8, SAMPLES = 16 };
 
 static ab_data tiny_data(uint8_t *pixels, uint8_t *labels) {
-    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
-        pixels[i] = (uint8_t)ab_rng_below(2, AB_RNG_SYNTHETIC, 0, (uint64_t)i, 256);
-    for (int i = 0; i < SAMPLES; i++) labels[i] = (uint8_t)(i % 3);
+    grey_noise(pixels, labels, SAMPLES, SIDE, 3, 2);
     ab_images images = {.count = SAMPLES, .pixel = pixels, .label = labels};
-    return (ab_data){.name = "tiny",
-                     .height = SIDE,
-                     .width = SIDE,
-                     .channels = 1,
-                     .stored_height = SIDE,
-                     .stored_width = SIDE,
-                     .classes = 3,
-                     .split = {images, images},
-                     .mean = 0.5,
-                     .std = 0.3};
+    return grey_images("tiny", SIDE, 3, images, images, 0.5);
 }
 
 static const char net_text[] =

@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/grey_images.h"
+
 enum { SIDE = 8, CLASSES = 3, TRAIN = 24, TEST = 11, BATCH = 8 };
 
 static const ab_format *const fp16 = &ab_format_fp16, *const bf16 = &ab_format_bf16;
@@ -28,33 +30,13 @@ static uint8_t train_pixels[TRAIN * SIDE * SIDE], test_pixels[TEST * SIDE * SIDE
 static uint8_t train_labels[TRAIN], test_labels[TEST];
 static ab_data data;
 
-/* Each class lights up its own rows; noise everywhere. */
-static void fill_images(uint8_t *pixels, uint8_t *labels, int count, uint32_t step) {
-    for (int n = 0; n < count; n++) {
-        labels[n] = (uint8_t)(n % CLASSES);
-        for (int i = 0; i < SIDE * SIDE; i++) {
-            uint64_t noise = ab_rng_below(3, AB_RNG_SYNTHETIC, step, (uint64_t)(n * SIDE * SIDE + i), 80);
-            bool lit = i / SIDE / 3 == labels[n];
-            pixels[n * SIDE * SIDE + i] = (uint8_t)(noise + (lit ? 150 : 0));
-        }
-    }
-}
-
 static int make_data(void **state) {
     (void)state;
-    fill_images(train_pixels, train_labels, TRAIN, 0);
-    fill_images(test_pixels, test_labels, TEST, 1);
-    data = (ab_data){.name = "tiny",
-                     .height = SIDE,
-                     .width = SIDE,
-                     .channels = 1,
-                     .stored_height = SIDE,
-                     .stored_width = SIDE,
-                     .classes = CLASSES,
-                     .split = {{.count = TRAIN, .pixel = train_pixels, .label = train_labels},
-                               {.count = TEST, .pixel = test_pixels, .label = test_labels}},
-                     .mean = 0.35,
-                     .std = 0.3};
+    grey_rows(train_pixels, train_labels, TRAIN, SIDE, CLASSES, 0);
+    grey_rows(test_pixels, test_labels, TEST, SIDE, CLASSES, 1);
+    const ab_images training = {.count = TRAIN, .pixel = train_pixels, .label = train_labels},
+                    test = {.count = TEST, .pixel = test_pixels, .label = test_labels};
+    data = grey_images("tiny", SIDE, CLASSES, training, test, 0.35);
     return 0;
 }
 

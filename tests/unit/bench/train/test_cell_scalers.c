@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/grey_images.h"
+
 enum { BATCH = 8, SIDE = 4, CLASSES = 3 };
 
 static uint8_t pixels[BATCH * SIDE * SIDE], labels[BATCH];
@@ -28,20 +30,9 @@ static int make(void **state) {
         "\"relu\"},"
         "{\"name\": \"fc2\", \"op\": \"linear\", \"out_features\": 3}, "
         "{\"name\": \"loss\", \"op\": \"cross_entropy\"}]}";
-    for (int i = 0; i < BATCH * SIDE * SIDE; i++)
-        pixels[i] = (uint8_t)ab_rng_below(5, AB_RNG_SYNTHETIC, 0, (uint64_t)i, 256);
-    for (int n = 0; n < BATCH; n++) labels[n] = (uint8_t)(n % CLASSES);
-    data = (ab_data){.name = "one batch",
-                     .height = SIDE,
-                     .width = SIDE,
-                     .channels = 1,
-                     .stored_height = SIDE,
-                     .stored_width = SIDE,
-                     .classes = CLASSES,
-                     .split = {{.count = BATCH, .pixel = pixels, .label = labels},
-                               {.count = BATCH, .pixel = pixels, .label = labels}},
-                     .mean = 0.1,
-                     .std = 0.3};
+    grey_noise(pixels, labels, BATCH, SIDE, CLASSES, 5);
+    const ab_images batch = {.count = BATCH, .pixel = pixels, .label = labels};
+    data = grey_images("one batch", SIDE, CLASSES, batch, batch, 0.1);
     return ab_net_parse(text, strlen(text), "tiny.json", &net) != AB_OK;
 }
 

@@ -69,45 +69,67 @@ enum { LANES = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 AB_F_SGD(sgd_lanes, lanes, static AB_FORCE_INLINE)
 
+/* STEP: values that are taken at a time: what narrow_bf16 of AVX2 rounds together. */
+enum { STEP = 16, STEP_LANES = STEP / LANES };
+typedef struct step_lanes {
+    lanes of[STEP_LANES];
+} step_lanes;
+
 /* `stored` is a constant of every caller. */
-static AB_FORCE_INLINE lanes take_lanes(const ab_update_operand *from, const ab_update_stored stored,
-                                        int64_t at) {
-    const uint16_t *half = (const uint16_t *)from->data + at;
-    lanes values;
-    if (stored == AB_UPDATE_F32)
-        memcpy(&values, (const float *)from->data + at, sizeof values);
-    else if (stored == AB_UPDATE_F16)
-        widen_fp16((float *)&values, half, LANES);
-    else
-        widen_bf16((float *)&values, half, LANES);
+static AB_FORCE_INLINE step_lanes take_lanes(const void *from, const ab_update_stored stored, int64_t at) {
+    const uint16_t *half = (const uint16_t *)from + at;
+    step_lanes values;
+#pragma GCC unroll 4
+    for (int i = 0; i < STEP_LANES; i++) {
+        float *to = (float *)&values.of[i];
+        if (stored == AB_UPDATE_F32)
+            memcpy(to, (const float *)from + at + i * LANES, sizeof values.of[i]);
+        else if (stored == AB_UPDATE_F16)
+            widen_fp16(to, half + i * LANES, LANES);
+        else
+            widen_bf16_operands(to, half + i * LANES, LANES);
+    }
     return values;
 }
 
-static AB_FORCE_INLINE void put_lanes(const ab_update_operand *to, const ab_update_stored stored, int64_t at,
-                                      const lanes *values) {
-    uint16_t *half = (uint16_t *)to->data + at;
-    if (stored == AB_UPDATE_F32)
-        memcpy((float *)to->data + at, values, sizeof *values);
-    else if (stored == AB_UPDATE_F16)
-        narrow_fp16(half, (const float *)values, LANES);
-    else
-        narrow_bf16(half, (const float *)values, LANES);
+static AB_FORCE_INLINE void put_lanes(void *to, const ab_update_stored stored, int64_t at,
+                                      const step_lanes *values) {
+    uint16_t *half = (uint16_t *)to + at;
+    if (stored == AB_UPDATE_BF16) {
+        narrow_bf16(half, (const float *)values, STEP);
+        return;
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < STEP_LANES; i++) {
+        const float *from = (const float *)&values->of[i];
+        if (stored == AB_UPDATE_F32)
+            memcpy((float *)to + at + i * LANES, from, sizeof values->of[i]);
+        else
+            narrow_fp16(half + i * LANES, from, LANES);
+    }
 }
 
-/* Weights and states as `master`, gradients and the model's copy as `model`. */
+/* Weights and states as `master`, gradients and the model's copy as `model`. The operands are local: stores
+ * of halves could change a span. */
 static AB_FORCE_INLINE int64_t sgd_whole(const int kind, const float *constant, const ab_update_span *s,
                                          const ab_update_stored master, const ab_update_stored model,
                                          const bool copied) {
-    int64_t at = 0;
-    for (; at + LANES <= s->n; at += LANES) {
-        lanes weight = take_lanes(&s->weight, master, at), state[1];
-        if (kind != AB_UPDATE_SGD) state[0] = take_lanes(&s->state[0], master, at);
-        sgd_lanes(kind, constant, take_lanes(&s->grad, model, at) * s->factor, &weight, state);
-        put_lanes(&s->weight, master, at, &weight);
-        if (kind != AB_UPDATE_SGD) put_lanes(&s->state[0], master, at, state);
-        if (copied) put_lanes(&s->model, model, at, &weight);
+    void *const weights = s->weight.data, *const states = s->state[0].data, *const copy = s->model.data;
+    const void *const grads = s->grad.data;
+    const float factor = s->factor;
+    const int64_t end = s->n - s->n % STEP;
+    for (int64_t at = 0; at < end; at += STEP) {
+        step_lanes weight = take_lanes(weights, master, at), grad = take_lanes(grads, model, at),
+                   state = weight;
+        if (kind != AB_UPDATE_SGD) state = take_lanes(states, master, at);
+#pragma GCC unroll 4
+        for (int i = 0; i < STEP_LANES; i++)
+            sgd_lanes(kind, constant, grad.of[i] * factor, &weight.of[i], &state.of[i]);
+        put_lanes(weights, master, at, &weight);
+        if (kind != AB_UPDATE_SGD) put_lanes(states, master, at, &state);
+        if (copied) put_lanes(copy, model, at, &weight);
     }
-    return at;
+    return end;
 }
 
 /* Updates the whole vectors of a span with the formats of a training in half. Returns how many elements these

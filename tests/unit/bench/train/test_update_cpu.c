@@ -9,6 +9,7 @@
 #include "kernels/format/convert.h"
 #include "kernels/vec/isa.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -41,6 +42,8 @@ static void fill(ab_tensor *tensor, uint32_t step, float scale) {
     static float value[MOST];
     for (int64_t i = 0; i < ab_tensor_count(tensor); i++)
         value[i] = scale * ab_rng_normal(7, AB_RNG_SAMPLE, step, (uint64_t)i);
+    for (int64_t i = 5; i < ab_tensor_count(tensor) && step == STEPS; i += 101)
+        value[i] = i % 2 ? (float)INFINITY : (float)NAN;
     ab_narrow(tensor->data, tensor->format, value, ab_tensor_count(tensor));
 }
 

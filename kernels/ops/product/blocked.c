@@ -7,6 +7,7 @@
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ typedef struct blocked {
     int64_t lines, columns, inner; /* of the product */
     int64_t block, panels;         /* lines of a block; panels of columns */
     int64_t section, part;         /* values of the inner dimension of each but the last */
+    ab_rows rows;                  /* of dout, as ab_rows_sum adds them to bias gradients */
     size_t panel_bytes, panels_bytes, lines_bytes, buffer_bytes, thread_bytes;
 } blocked;
 
@@ -149,6 +151,66 @@ static void run_panel(const blocked_job *job, const buffers *b, const ab_blocked
     if (!direct || (x->last && job->dst.format != &ab_format_fp32)) store(job, x, m.sums, m.sums_step);
 }
 
+/* ---- bias gradients -------------------------------------------------------------------------- */
+
+/* Sums of the lines of a block over the rows of dout that were added so far: of whole chunks, of the last. */
+typedef struct bias_sums {
+    double *all, *chunk;
+} bias_sums;
+
+static bias_sums bias_sums_of(const blocked_job *job, int64_t line) {
+    const blocked *p = job->p;
+    char *after = (char *)job->args->scratch + p->panels_bytes + (size_t)p->threads * p->thread_bytes;
+    double *all = (double *)(void *)after;
+    return (bias_sums){all + line, all + p->lines + line};
+}
+
+/* Adds rows [first, first + count) of dout, whole groups of rows but for the last, to the bias gradients of
+ * some lines: while they are in cache, and as ab_rows_sum adds them. */
+static void add_to_bias(const blocked_job *job, ab_range lines, ab_range inner) {
+    const ab_rows *rows = &job->p->rows;
+    const ab_blocked_operands *from = &job->operands;
+    const bias_sums sums = bias_sums_of(job, lines.first);
+    float group[AB_BLOCKED_LINES];
+    for (int64_t g = inner.first / rows->group_rows; g * rows->group_rows < inner.first + inner.count; g++) {
+        const int64_t chunk = g / rows->chunk_groups;
+        const ab_panel_part part =
+            ab_panel_part_of(&from->lines, g * rows->group_rows * from->lines_step + lines.first,
+                             from->lines_step, ab_rows_in_group(rows, g), lines.count);
+        ab_vec_part_get()->column_sums(group, &part);
+        if (g % rows->chunk_groups == 0) memset(sums.chunk, 0, (size_t)lines.count * sizeof *sums.chunk);
+        for (int64_t i = 0; i < lines.count; i++) sums.chunk[i] += (double)group[i];
+        if (g + 1 < ab_rows_chunk_end(rows, chunk)) continue;
+        for (int64_t i = 0; i < lines.count; i++)
+            sums.all[i] = chunk ? sums.all[i] + sums.chunk[i] : sums.chunk[i];
+    }
+    if (inner.first + inner.count < job->p->inner) return;
+    for (int64_t i = 0; i < lines.count; i++) job->args->dbias[lines.first + i] = (float)sums.all[i];
+}
+
+static void sum_bias_block(void *argument, int64_t index, int thread) {
+    const blocked_job *job = argument;
+    (void)thread;
+    add_to_bias(job, piece_of(job->p->lines, job->p->block, index), (ab_range){0, job->p->inner});
+}
+
+/* ---- the blocks ------------------------------------------------------------------------------ */
+
+/* The lines of a block in a section, piece by piece if they are turned. */
+static ab_blocked_lines take_lines(const blocked_job *job, ab_range lines, const buffers *b) {
+    const blocked *p = job->p;
+    const int64_t step = p->section + GAP;
+    if (!job->operands.lines_turned)
+        return p->unit.take(&job->operands, lines, job->section, b->lines, step, b->values);
+    for (int64_t k = 0; k < job->section.count; k += AB_BLOCKED_TURN) {
+        const ab_range inner = {job->section.first + k, ab_min64(AB_BLOCKED_TURN, job->section.count - k)};
+        p->unit.take(&job->operands, lines, inner, (char *)b->lines + ab_format_bytes(p->unit.format, k),
+                     step, b->values);
+        if (job->args->dbias && p->base.sums_bias) add_to_bias(job, lines, inner);
+    }
+    return (ab_blocked_lines){b->lines, step};
+}
+
 static void run_block(void *argument, int64_t index, int thread) {
     const blocked_job *job = argument;
     const blocked *p = job->p;
@@ -156,8 +218,7 @@ static void run_block(void *argument, int64_t index, int thread) {
     piece x = {.lines = piece_of(p->lines, p->block, index),
                .first = job->section.first == 0,
                .last = job->section.first + job->section.count == p->inner};
-    const ab_blocked_lines lines =
-        p->unit.take(&job->operands, x.lines, job->section, b.lines, p->section + GAP, b.values);
+    const ab_blocked_lines lines = take_lines(job, x.lines, &b);
     (void)thread;
     for (int64_t panel = 0; panel < p->panels; panel++) {
         x.columns = piece_of(p->columns, AB_PANEL, panel);
@@ -197,13 +258,17 @@ static ab_blocked_operands operands_of(const blocked *p, const ab_pass_args *arg
 static ab_status run(ab_pass *base, const ab_pass_args *args) {
     const blocked *p = (const blocked *)base;
     const ab_pass_stored *stored = args->stored;
-    if (stored && !stored->dst) return AB_OK;
+    const int64_t blocks = ab_div_up(p->lines, p->block);
     blocked_job job = {.p = p, .args = args, .operands = operands_of(p, args)};
+    if (stored && !stored->dst) {
+        if (args->dbias && base->sums_bias) ab_for_prepared(p->threads, blocks, sum_bias_block, &job);
+        return AB_OK;
+    }
     job.dst = ab_values_of(stored ? stored->dst : NULL, args->dst, &ab_format_fp32);
     for (int64_t i = 0; i * p->section < p->inner; i++) {
         job.section = piece_of(p->inner, p->section, i);
         ab_for_prepared(p->threads, p->panels * parts_of(&job), pack_part, &job);
-        ab_for_prepared(p->threads, ab_div_up(p->lines, p->block), run_block, &job);
+        ab_for_prepared(p->threads, blocks, run_block, &job);
     }
     return AB_OK;
 }
@@ -232,11 +297,21 @@ static int64_t block_lines(const blocked *p) {
     return ab_div_up(ab_div_up(p->lines, blocks), p->unit.lines) * p->unit.lines;
 }
 
+/* A pass of weights sums bias gradients, and cuts sections between groups of rows, if these fit into the
+ * pieces in which lines are turned. */
+static int64_t section_step(blocked *p) {
+    const ab_shape dout = {.ndim = 2, .dim = {p->inner, p->lines}};
+    p->rows = ab_rows_of(&dout);
+    const int64_t group = p->rows.group_rows, inner = p->unit.inner;
+    p->base.sums_bias = p->kind == AB_PASS_BACKWARD_WEIGHTS && AB_BLOCKED_TURN % group == 0;
+    return p->base.sums_bias ? ab_max64(group, inner) : inner; /* powers of two */
+}
+
 static void size_buffers(blocked *p) {
     const ab_blocked_unit *unit = &p->unit;
     p->block = block_lines(p);
     p->panels = ab_div_up(p->columns, AB_PANEL);
-    p->section = even_piece(p->inner, unit->section, unit->inner);
+    p->section = even_piece(p->inner, unit->section, section_step(p));
     p->part = even_piece(p->section, unit->part, unit->inner);
     p->panel_bytes =
         ab_aligned(ab_format_bytes(unit->format, ab_div_up(p->section, p->part) * p->part * AB_PANEL));
@@ -245,6 +320,7 @@ static void size_buffers(blocked *p) {
     p->buffer_bytes = ab_floats_bytes(ab_max64(AB_PANEL * unit->part, AB_BLOCKED_TURN * AB_BLOCKED_LINES));
     p->thread_bytes = ab_floats_bytes((AB_BLOCKED_LINES + 1) * AB_PANEL) + p->buffer_bytes + p->lines_bytes;
     p->base.scratch_bytes = p->panels_bytes + (size_t)p->threads * p->thread_bytes;
+    if (p->base.sums_bias) p->base.scratch_bytes += (size_t)(2 * p->lines) * sizeof(double);
 }
 
 ab_status ab_blocked_make(const ab_pass_spec *spec, const ab_blocked_unit *unit, const char *name,

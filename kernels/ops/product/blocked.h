@@ -57,14 +57,14 @@ struct ab_blocked_unit {
     /* Packs columns of the part `inner` of the inner dimension as the unit reads them, AB_PANEL columns wide.
      * buffer: AB_PANEL x part values in fp32. */
     void (*pack)(const ab_blocked_operands *from, void *to, ab_range columns, ab_range inner, float *buffer);
-    /* Gives lines of the section `inner`: in place, or in `copy`, whose lines are `step` values apart.
-     * buffer: as many fp32 values as ab_blocked_buffer gives. */
+    /* Gives lines of the section `inner`, of turned ones at most AB_BLOCKED_TURN values: in place, or in
+     * `copy`, whose lines are `step` values apart. buffer: AB_BLOCKED_TURN x AB_BLOCKED_LINES fp32 values. */
     ab_blocked_lines (*take)(const ab_blocked_operands *from, ab_range lines, ab_range inner, void *copy,
                              int64_t step, float *buffer);
     void (*multiply)(const ab_blocked_product *product);
 };
 
-/* BLOCK: most lines of a block. TURN: values of the inner dimension that are turned at a time. */
+/* LINES: most of a block. TURN: values of the inner dimension that are turned at a time. */
 enum { AB_BLOCKED_LINES = 96, AB_BLOCKED_TURN = 64 };
 
 /* A pass of a linear layer on a unit, which it copies. */

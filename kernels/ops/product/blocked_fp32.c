@@ -30,20 +30,17 @@ static void pack(const ab_blocked_operands *from, void *to, ab_range columns, ab
         for (int64_t c = columns.count; c < end; c++) panel[k * AB_PANEL + c] = 0.0f;
 }
 
-/* Lines that are stored as [inner][line], a few values of the inner dimension at a time. */
+/* Lines that are stored as [inner][line]. */
 static void turn_lines(const ab_blocked_operands *from, ab_range lines, ab_range inner, float *copy,
                        int64_t step, float *buffer) {
-    for (int64_t k = 0; k < inner.count; k += AB_BLOCKED_TURN) {
-        ab_panel_part part =
-            ab_panel_part_of(&from->lines, (inner.first + k) * from->lines_step + lines.first,
-                             from->lines_step, ab_min64(AB_BLOCKED_TURN, inner.count - k), lines.count);
-        if (part.kind != AB_PANEL_FP32) {
-            ab_vec_part_get()->read(buffer, lines.count, &part);
-            part.data = buffer;
-            part.step = lines.count;
-        }
-        ab_vec_panel_get()->transpose(copy + k, step, part.data, part.step, part.rows, part.columns);
+    ab_panel_part part = ab_panel_part_of(&from->lines, inner.first * from->lines_step + lines.first,
+                                          from->lines_step, inner.count, lines.count);
+    if (part.kind != AB_PANEL_FP32) {
+        ab_vec_part_get()->read(buffer, lines.count, &part);
+        part.data = buffer;
+        part.step = lines.count;
     }
+    ab_vec_panel_get()->transpose(copy, step, part.data, part.step, part.rows, part.columns);
 }
 
 static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab_range inner, void *copy,

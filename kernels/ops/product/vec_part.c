@@ -2,6 +2,7 @@
 #include "kernels/ops/product/vec_part.h"
 
 #include "kernels/format/vec_half.h"
+#include "kernels/vec/vec_wide.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
@@ -57,5 +58,47 @@ static void store(const ab_panel_part *to, const float *src, int64_t src_step) {
         narrow_row(row_of(to, r), src + r * src_step, to->kind, to->columns);
 }
 
+/* n values, of which there are LANES or less; `kind` is a constant where it is inlined. */
+static AB_FORCE_INLINE wide widened(const char *at, const ab_panel_kind kind, int n) {
+    float value[LANES] = {0};
+    if (kind == AB_PANEL_FP32) return wide_load_first((const float *)(const void *)at, n);
+    widen_row(value, at, kind, n);
+    return wide_load(value);
+}
+
+/* The sum of n columns from `at` on. Four rows at a time have sums of their own; what is left goes to the
+ * first. */
+static AB_FORCE_INLINE wide column_sum(const char *at, int64_t step, int64_t rows, const ab_panel_kind kind,
+                                       int n) {
+    enum { SUMS = 4 };
+    wide sum[SUMS] = {wide_zero(), wide_zero(), wide_zero(), wide_zero()};
+    int64_t r = 0;
+    for (; r + SUMS <= rows; r += SUMS)
+#pragma GCC unroll 4
+        for (int i = 0; i < SUMS; i++, at += step) sum[i] = wide_add(sum[i], widened(at, kind, n));
+    for (; r < rows; r++, at += step) sum[0] = wide_add(sum[0], widened(at, kind, n));
+    return wide_add(wide_add(sum[0], sum[1]), wide_add(sum[2], sum[3]));
+}
+
+static AB_FORCE_INLINE void sum_columns(float *sum, const ab_panel_part *of, const ab_panel_kind kind) {
+    const int64_t bytes = kind == AB_PANEL_FP32 ? sizeof(float) : sizeof(uint16_t), step = of->step * bytes,
+                  rows = of->rows, whole = of->columns - of->columns % LANES;
+    const char *at = of->data;
+    const int left = (int)(of->columns - whole);
+    for (int64_t c = 0; c < whole; c += LANES)
+        wide_store(sum + c, column_sum(at + c * bytes, step, rows, kind, LANES));
+    if (left) wide_store_first(sum + whole, column_sum(at + whole * bytes, step, rows, kind, left), left);
+}
+
+static void column_sums(float *sum, const ab_panel_part *of) {
+    if (of->kind == AB_PANEL_FP16)
+        sum_columns(sum, of, AB_PANEL_FP16);
+    else if (of->kind == AB_PANEL_BF16)
+        sum_columns(sum, of, AB_PANEL_BF16);
+    else
+        sum_columns(sum, of, AB_PANEL_FP32);
+}
+
 extern const ab_vec_part PASTE(ab_vec_part_, AB_ISA_SUFFIX);
-const ab_vec_part PASTE(ab_vec_part_, AB_ISA_SUFFIX) = {.read = read_part, .pack = pack, .store = store};
+const ab_vec_part PASTE(ab_vec_part_, AB_ISA_SUFFIX) = {
+    .read = read_part, .pack = pack, .store = store, .column_sums = column_sums};

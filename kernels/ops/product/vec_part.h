@@ -34,6 +34,8 @@ typedef struct ab_vec_part {
     void (*pack)(float *panel, const ab_panel_part *from);
     /* The part's values = src[r * src_step + c], rounded once. */
     void (*store)(const ab_panel_part *to, const float *src, int64_t src_step);
+    /* sum[c] = the sum of column c, added as column_sums of vec_ops.h adds it. */
+    void (*column_sums)(float *sum, const ab_panel_part *of);
 } ab_vec_part;
 
 AB_END_DECLS

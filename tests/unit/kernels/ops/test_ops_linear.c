@@ -4,6 +4,7 @@
 
 #include "kernels/format/convert.h"
 #include "kernels/ops/product/bf16_unit.h"
+#include "kernels/ops/rows.h"
 #include "kernels/vec/isa.h"
 #include "oracle/conv.h"
 
@@ -248,6 +249,42 @@ static void half_results_are_those_of_fp32_rounded_once(void **state) {
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
+/* weights: whether the weight gradient is wanted. */
+static void case_of_bias(const linear_case *k, op_formats formats, bool weights) {
+    op_attrs attrs = attrs_of(k);
+    ab_exec exec = {.training = true, .path = AB_PATH_AUTO};
+    op_run r;
+    open_case(&r, k, &attrs, formats, &exec);
+    if (!weights) r.io.dparam[0] = NULL;
+    assert_int_equal(op_run_prepare(&r), AB_OK);
+    op_run_both(&r);
+    float *sum = calloc((size_t)k->out, sizeof *sum);
+    void *scratch = aligned_alloc(AB_ALIGN, ab_rows_sum_bytes(&r.dout));
+    assert_true(sum && scratch);
+    ab_rows_sum(&r.dout, sum, scratch);
+    for (int64_t i = 0; i < k->out; i++)
+        assert_true(oracle_get(&r.dparam[1], i) == oracle_round(r.dparam[1].format, (double)sum[i]));
+    free(scratch);
+    free(sum);
+    op_run_close(&r);
+}
+
+/* Blocks sum bias gradients while they turn dout: by the same sums as rows of other ops. */
+static void bias_gradients_are_sums_over_rows(void **state) {
+    (void)state;
+    static const linear_case many[] = {
+        {140, 20, 64, true}, {700, 18, 64, true}, {1100, 20, 260, true}, {2100, 10, 128, true}};
+    int formats;
+    const op_formats *format = op_all_formats(&formats);
+    for (int isa = AB_ISA_PLAIN; isa <= (int)ab_isa_best(); isa++) {
+        assert_int_equal(ab_isa_force((ab_isa)isa), AB_OK);
+        for (int f = 0; f < formats; f++)
+            for (size_t k = 0; k < AB_COUNT_OF(many); k++)
+                for (int weights = 0; weights < 2; weights++) case_of_bias(&many[k], format[f], weights);
+    }
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+}
+
 static bool runs_as(ab_isa level, ab_cpu_path path, const linear_case *k, const char *text) {
     op_attrs attrs = attrs_of(k);
     ab_exec exec = {.training = true, .path = path};
@@ -332,6 +369,7 @@ int main(void) {
         cmocka_unit_test(bits_do_not_depend_on_the_lanes),
         cmocka_unit_test(every_vector_width_gives_the_same_bits),
         cmocka_unit_test(half_results_are_those_of_fp32_rounded_once),
+        cmocka_unit_test(bias_gradients_are_sums_over_rows),
         cmocka_unit_test(bf16_is_computed_in_pairs_where_the_cpu_level_has_a_unit),
         cmocka_unit_test(infinities_stay_in_their_row),
         cmocka_unit_test(images_must_be_flattened_first),

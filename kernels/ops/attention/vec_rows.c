@@ -81,7 +81,8 @@ static inline void exp_shifted(row r, float shift) {
     if (!half) return;
 #pragma omp simd
     for (int k = 0; k < HALF; k++) value[whole + k] = ab_expf(value[whole + k] - shift);
-    for (int k = HALF; k < STEP; k++) value[whole + k] = 0.0f;
+    for (int at = HALF / LANES * LANES; at < STEP; at += LANES)
+        wide_store_behind(value + whole + at, wide_zero(), at < HALF ? HALF - at : 0);
 }
 
 /* Sum of the row, or of its products with `factor`; NULL or not is a constant of every caller. */
@@ -117,24 +118,44 @@ static float masked_row(row r) {
     return isnan(value) ? NAN : -INFINITY;
 }
 
+/* Whether a row's sum of exponentials is usual: its largest value gave 1. */
+static inline bool is_usual(double total) { return total >= 1.0 && total <= DBL_MAX; }
+
+/* factor = 1 / total and, where log_sum is wanted, shift + log(total) of rows whose total is usual. */
+static void finish_sums(const float *shift, const double *total, int64_t rows, float *factor,
+                        float *log_sum) {
+#pragma omp simd
+    for (int64_t i = 0; i < rows; i++) factor[i] = (float)(1.0 / total[i]);
+    if (!log_sum) return;
+#pragma omp simd
+    for (int64_t i = 0; i < rows; i++)
+        log_sum[i] = (float)((double)shift[i] + ab_log(is_usual(total[i]) ? total[i] : 1.0));
+}
+
+/* A row whose total is not usual. */
+static void finish_unusual(row r, float shift, double total, float *log_sum) {
+    const bool masked = shift == -INFINITY;
+    const float sum = masked ? masked_row(r) : (float)((double)shift + ab_log(total));
+    pad(r, 0.0f);
+    if (log_sum) *log_sum = sum;
+}
+
 static void softmax_part(const ab_score_rows *x, float *log_sum) {
-    float shift[PART];
+    float shift[PART], factor[PART];
     double total[PART];
     pad_rows(x, -INFINITY);
     for (int64_t i = 0; i < x->rows; i++) shift[i] = row_max(row_at(x, i));
     for (int64_t i = 0; i < x->rows; i++) {
         const row r = row_at(x, i);
-        if (shift[i] == -INFINITY) continue;
-        exp_shifted(r, shift[i]);
-        total[i] = row_sum(r, NULL);
+        if (shift[i] != -INFINITY) exp_shifted(r, shift[i]);
     }
+    for (int64_t i = 0; i < x->rows; i++)
+        total[i] = shift[i] != -INFINITY ? row_sum(row_at(x, i), NULL) : 0.0;
+    finish_sums(shift, total, x->rows, factor, log_sum);
     for (int64_t i = 0; i < x->rows; i++) {
         const row r = row_at(x, i);
-        const bool masked = shift[i] == -INFINITY;
-        const float masked_sum = masked ? masked_row(r) : 0.0f;
-        if (!masked) scale(r, (float)(1.0 / total[i]));
-        if (masked || !(total[i] <= DBL_MAX)) pad(r, 0.0f);
-        if (log_sum) log_sum[i] = masked ? masked_sum : (float)((double)shift[i] + ab_log(total[i]));
+        if (shift[i] != -INFINITY) scale(r, factor[i]);
+        if (!is_usual(total[i])) finish_unusual(r, shift[i], total[i], log_sum ? log_sum + i : NULL);
         clear_behind(r);
     }
 }

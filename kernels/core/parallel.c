@@ -17,7 +17,8 @@
 
 enum { SPIN = 2000 }; /* polls before a thread sleeps: some ten microseconds */
 
-/* What is polled, what every chunk writes and what one thread writes lie in cache lines of their own. */
+/* What is polled, what describes the job and what one thread writes lie in cache lines of their own: a store
+ * to a line that another processor reads waits until the line has come back. */
 enum { CACHE_LINE = 64 };
 
 static struct {
@@ -25,13 +26,18 @@ static struct {
         CACHE_LINE) _Atomic uint64_t word; /* number of a job in the high half, claimed chunks in the low */
 } claims[AB_PARALLEL_MAX_THREADS];
 
-static _Alignas(CACHE_LINE) _Atomic uint32_t job_number; /* odd while the fields below change */
-static _Atomic int64_t job_chunks;
-static _Atomic int job_threads;
-static _Atomic(ab_work) job_work;
-static void *_Atomic job_argument;
-static _Atomic int job_subnormals;                    /* the caller's mode */
-static _Alignas(CACHE_LINE) _Atomic int64_t finished; /* chunks of the job that are done */
+/* The last job. Stores release and loads acquire, so that whoever reads a field of a new job finds `number`
+ * odd or that job's afterwards. */
+static struct {
+    _Alignas(CACHE_LINE) _Atomic uint32_t number; /* even; odd while the fields below change */
+    _Atomic int threads, subnormals;              /* subnormals: the caller's mode */
+    _Atomic int64_t chunks;
+    _Atomic(ab_work) work;
+    void *_Atomic argument;
+} job;
+
+static _Alignas(CACHE_LINE) _Atomic uint32_t called_number; /* of the last job, written after all of it */
+static _Alignas(CACHE_LINE) _Atomic int64_t finished;       /* chunks of the job that are done */
 
 static _Alignas(CACHE_LINE) pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_there = PTHREAD_COND_INITIALIZER, work_done = PTHREAD_COND_INITIALIZER;
@@ -67,23 +73,26 @@ static inline void relax(void) {
 #endif
 }
 
-static void finish_chunk(int64_t chunks) {
-    if (atomic_fetch_add(&finished, 1) + 1 != chunks || !atomic_load(&caller_sleeping)) return;
+static void finish_chunks(int64_t done, int64_t chunks) {
+    if (atomic_fetch_add(&finished, done) + done != chunks || !atomic_load(&caller_sleeping)) return;
     pthread_mutex_lock(&lock);
     pthread_cond_signal(&work_done);
     pthread_mutex_unlock(&lock);
 }
 
+#define READ(field) atomic_load_explicit(&job.field, memory_order_acquire)
+#define WRITE(field, value) atomic_store_explicit(&job.field, value, memory_order_release)
+
 /* Returns false while the fields change. */
 static bool read_job(job_view *view) {
-    view->number = atomic_load(&job_number);
-    view->threads = atomic_load(&job_threads);
-    view->chunks = atomic_load(&job_chunks);
+    view->number = READ(number);
+    view->threads = READ(threads);
+    view->chunks = READ(chunks);
     view->ranges = (int)(view->chunks < view->threads ? view->chunks : view->threads);
-    view->work = atomic_load(&job_work);
-    view->argument = atomic_load(&job_argument);
-    view->subnormals = (ab_subnormals)atomic_load(&job_subnormals);
-    return view->number % 2 == 0 && atomic_load(&job_number) == view->number;
+    view->work = READ(work);
+    view->argument = READ(argument);
+    view->subnormals = (ab_subnormals)READ(subnormals);
+    return view->number % 2 == 0 && READ(number) == view->number;
 }
 
 /* The first chunk of a range; of the one after the last range: the number of chunks. */
@@ -108,14 +117,15 @@ static void run_one(const job_view *view, int64_t chunk, int thread) {
     ab_subnormals_set(view->subnormals);
     view->work(view->argument, chunk, thread);
     current_thread = -1;
-    finish_chunk(view->chunks);
 }
 
-/* Runs chunks of a job until none is left to claim. */
+/* Runs chunks of a job until none is left to claim; counts those of a range at once. */
 static void run_all(const job_view *view, int thread) {
     for (int i = 0; i < view->ranges; i++) {
         const int range = (thread + i) % view->ranges;
-        for (int64_t chunk; (chunk = claim(view, range)) >= 0;) run_one(view, chunk, thread);
+        int64_t done = 0;
+        for (int64_t chunk; (chunk = claim(view, range)) >= 0; done++) run_one(view, chunk, thread);
+        if (done) finish_chunks(done, view->chunks);
     }
 }
 
@@ -123,7 +133,7 @@ static bool in_use(int thread) { return thread < atomic_load(&threads_used); }
 
 /* Whether there is a job that a thread has not seen, or the pool stops. */
 static bool called(uint32_t last_seen) {
-    return atomic_load(&job_number) != last_seen || atomic_load(&stopping);
+    return atomic_load(&called_number) != last_seen || atomic_load(&stopping);
 }
 
 /* Sleeps until there may be work for this thread or the pool stops. */
@@ -223,17 +233,25 @@ static void wait_for_claimed(int64_t chunks) {
 
 /* All chunks of the last job are done, so no thread can claim one while the fields change. */
 static job_view start_job(int threads, int64_t chunks, ab_work work, void *argument) {
-    const uint32_t number = atomic_fetch_add(&job_number, 1) + 2;
-    atomic_store(&job_threads, threads);
-    atomic_store(&job_chunks, chunks);
-    atomic_store(&job_work, work);
-    atomic_store(&job_argument, argument);
-    atomic_store(&job_subnormals, (int)ab_subnormals_mode());
-    atomic_store(&finished, 0);
-    const int ranges = (int)(chunks < threads ? chunks : threads);
-    for (int range = 0; range < ranges; range++) atomic_store(&claims[range].word, (uint64_t)number << 32);
-    atomic_store(&job_number, number);
-    return (job_view){number, threads, ranges, chunks, work, argument, ab_subnormals_mode()};
+    const job_view view = {.number = READ(number) + 2,
+                           .threads = threads,
+                           .ranges = (int)(chunks < threads ? chunks : threads),
+                           .chunks = chunks,
+                           .work = work,
+                           .argument = argument,
+                           .subnormals = ab_subnormals_mode()};
+    WRITE(number, view.number - 1);
+    WRITE(threads, threads);
+    WRITE(chunks, chunks);
+    WRITE(work, work);
+    WRITE(argument, argument);
+    WRITE(subnormals, (int)view.subnormals);
+    atomic_store_explicit(&finished, 0, memory_order_release);
+    for (int range = 0; range < view.ranges; range++)
+        atomic_store_explicit(&claims[range].word, (uint64_t)view.number << 32, memory_order_release);
+    WRITE(number, view.number);
+    atomic_store(&called_number, view.number);
+    return view;
 }
 
 void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {

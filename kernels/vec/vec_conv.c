@@ -2,7 +2,9 @@
  * registers. Multiply-adds are fused where the CPU level has FMA. */
 #include "kernels/vec/vec_conv.h"
 
-#include <string.h>
+#include "kernels/vec/vec_wide.h"
+
+#include <stdbool.h>
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
@@ -38,14 +40,27 @@ static inline oct oct_fma(oct a, oct b, oct c) {
 
 #endif
 
+#if defined(__AVX512VL__)
+/* Eight lanes of two times eight. */
+static inline oct wide_eight(wide v, int half) {
+    return half == 0 ? _mm512_castps512_ps256(v) : _mm512_extractf32x8_ps(v, 1);
+}
+#elif defined(__AVX2__)
+static inline oct wide_eight(wide v, int half) {
+    (void)half;
+    return v;
+}
+#endif
+
 enum {
     MAX_RUN = 5,
+    NARROW_ROW = 10,
 #if defined(__AVX512VL__)
-    WIDE_ROW = 28, /* 14 accumulators */
-    MAX_ROWS = 5   /* 25 accumulators of 32 registers */
+    MAX_ROWS = 5, /* 25 accumulators of 32 registers */
+    PAIR_CHANNELS = AB_NARROW
 #else
-    WIDE_ROW = 10,
-    MAX_ROWS = 2 /* 10 of 16 */
+    MAX_ROWS = 2,     /* 10 of 16 */
+    PAIR_CHANNELS = 6 /* 12 of 16 */
 #endif
 };
 
@@ -68,60 +83,11 @@ static inline void store_pixel(float *p, oct v, int64_t channels, int64_t room) 
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-#if defined(__AVX512VL__)
-
-/* Two octs in one vector: lane by lane in turns (forward: two pixels), or one after the other (backward data:
- * two kernel columns). The multiply-adds of each lane are those of an oct. */
-typedef __m512 twin;
-static inline twin twin_fma(twin a, twin b, twin c) { return _mm512_fmadd_ps(a, b, c); }
-
-/* p[0] and p[1] in turns. */
-static inline twin twin_set(const float *p) {
-    double both;
-    memcpy(&both, p, sizeof both);
-    return _mm512_castpd_ps(_mm512_set1_pd(both));
-}
-
-static inline twin twin_of(oct v) {
-    const __m512i lanes = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-    return _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(v));
-}
-
-/* The other order: the even lanes, then the odd ones. */
-static inline twin twin_apart(twin v) {
-    const __m512i lanes = _mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0);
-    return _mm512_permutexvar_ps(lanes, v);
-}
-static inline oct twin_first(twin v) { return _mm512_castps512_ps256(v); }
-static inline oct twin_second(twin v) { return _mm512_extractf32x8_ps(v, 1); }
-
-/* As row_tile, for an even count. */
-static AB_FORCE_INLINE void row_twins(const ab_narrow_row *job, int64_t x, const int count) {
-    twin sum[WIDE_ROW / 2], bias = twin_of(oct_load(job->bias));
-    const float *weights = job->weights, *base = job->in + x;
-    float *out = job->out + x * job->channels;
-    const int64_t channels = job->channels, room = job->room - x * channels;
-    for (int p = 0; p < count / 2; p++) sum[p] = bias;
-    for (int64_t k = 0; k < job->taps; k++, weights += AB_NARROW) {
-        const twin weight = twin_of(oct_load(weights));
-        const float *in = base + job->offset[k];
-        for (int p = 0; p < count / 2; p++) sum[p] = twin_fma(twin_set(in + 2 * p), weight, sum[p]);
-    }
-    for (int p = 0; p < count / 2; p++) {
-        const twin apart = twin_apart(sum[p]);
-        const int64_t at = 2 * p * channels;
-        store_pixel(out + at, twin_first(apart), channels, room - at);
-        store_pixel(out + at + channels, twin_second(apart), channels, room - at - channels);
-    }
-}
-
-#endif
-
-/* Pixels [x, x + count). Lanes past a pixel's channels are overwritten by later pixels, which are stored
- * after it.
+/* Pixels [x, x + count), their channels in the lanes. Lanes past a pixel's channels are overwritten by later
+ * pixels, which are stored after it.
  */
 static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const int count) {
-    oct sum[WIDE_ROW], bias = oct_load(job->bias);
+    oct sum[NARROW_ROW], bias = oct_load(job->bias);
     const float *weights = job->weights, *base = job->in + x;
     const int64_t *offset = job->offset;
     int64_t taps = job->taps, channels = job->channels;
@@ -136,38 +102,118 @@ static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const 
     for (int p = 0; p < count; p++) store_pixel(out + p * channels, sum[p], channels, room - p * channels);
 }
 
-typedef struct row_width {
-    int64_t pixels;
-    void (*run)(const ab_narrow_row *, int64_t);
-} row_width;
-
 static void row_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
-
-#if defined(__AVX512VL__)
-static void row_wide(const ab_narrow_row *job, int64_t x) { row_twins(job, x, WIDE_ROW); }
-static void row_half(const ab_narrow_row *job, int64_t x) { row_twins(job, x, WIDE_ROW / 2); }
-static void row_6(const ab_narrow_row *job, int64_t x) { row_twins(job, x, 6); }
-static void row_2(const ab_narrow_row *job, int64_t x) { row_twins(job, x, 2); }
-static const row_width row_widths[] = {
-    {WIDE_ROW, row_wide}, {WIDE_ROW / 2, row_half}, {6, row_6}, {2, row_2}, {1, row_1}};
-#else
-static void row_wide(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WIDE_ROW); }
-static void row_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WIDE_ROW / 2); }
 static void row_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 3); }
-static const row_width row_widths[] = {
-    {WIDE_ROW, row_wide}, {WIDE_ROW / 2, row_half}, {3, row_3}, {1, row_1}};
-#endif
+static void row_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, NARROW_ROW / 2); }
+static void row_whole(const ab_narrow_row *job, int64_t x) { row_tile(job, x, NARROW_ROW); }
 
 /* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last
  * tile of a row is aligned to its end and stores some sums twice. */
-static void row(const ab_narrow_row *job) {
+static void narrow_row(const ab_narrow_row *job) {
+    static const struct {
+        int64_t pixels;
+        void (*run)(const ab_narrow_row *, int64_t);
+    } widths[] = {{NARROW_ROW, row_whole}, {NARROW_ROW / 2, row_half}, {3, row_3}, {1, row_1}};
     int best = 0;
-    while (row_widths[best].pixels > job->pixels) best++;
-    int64_t count = row_widths[best].pixels, rest = job->pixels % count;
-    if (best == 0 && rest > 0 && rest <= WIDE_ROW / 2) count = row_widths[++best].pixels;
+    while (widths[best].pixels > job->pixels) best++;
+    int64_t count = widths[best].pixels, rest = job->pixels % count;
+    if (best == 0 && rest > 0 && rest <= NARROW_ROW / 2) count = widths[++best].pixels;
     for (int64_t x = 0; x < job->pixels; x += count)
-        row_widths[best].run(job, x + count <= job->pixels ? x : job->pixels - count);
+        widths[best].run(job, x + count <= job->pixels ? x : job->pixels - count);
 }
+
+#if defined(__AVX2__)
+
+/* Eight pixels from eight registers, a channel each. Lanes past a pixel's channels are overwritten as in
+ * row_tile; those of the last pixels may reach behind all eight. */
+static AB_FORCE_INLINE void store_turned(float *out, int64_t room, const oct *sum, const int channels) {
+    enum { PIXELS = 8 };
+    oct top[4], bottom[4];
+    turn_four(sum[0], sum[1], sum[2], sum[3], top);
+    turn_four(sum[4], sum[5], sum[6], sum[7], bottom);
+#pragma GCC unroll 8
+    for (int p = 0; p < PIXELS; p++) {
+        const oct pixel = p < 4 ? FIRST_HALVES(top[p], bottom[p]) : SECOND_HALVES(top[p - 4], bottom[p - 4]);
+        if ((PIXELS - p) * channels >= AB_NARROW)
+            oct_store(out + p * channels, pixel);
+        else
+            store_pixel(out + p * channels, pixel, channels, room - p * channels);
+    }
+}
+
+/* LANES pixels from a register for each of `channels`. */
+static AB_FORCE_INLINE void store_vector(const ab_narrow_row *job, int64_t x, const wide *sum,
+                                         const int channels) {
+    if (channels == 1) {
+        wide_store(job->out + x, sum[0]);
+        return;
+    }
+#pragma GCC unroll 2
+    for (int part = 0; part < LANES / 8; part++) {
+        const int64_t at = (x + part * 8) * channels;
+        oct eight[AB_NARROW];
+#pragma GCC unroll 8
+        for (int c = 0; c < AB_NARROW; c++)
+            eight[c] = c < channels ? wide_eight(sum[c], part) : oct_set(0.0f);
+        store_turned(job->out + at, job->room - at, eight, channels);
+    }
+}
+
+/* Pixels from x[0] and x[1] on, LANES each, the pixels in the lanes. */
+static AB_FORCE_INLINE void row_vectors(const ab_narrow_row *job, const int64_t *x, const int vectors,
+                                        const int channels) {
+    wide sum[2][AB_NARROW];
+    const float *weights = job->weights;
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++)
+#pragma GCC unroll 8
+        for (int c = 0; c < channels; c++) sum[v][c] = wide_set(job->bias[c]);
+    for (int64_t k = 0; k < job->taps; k++, weights += AB_NARROW) {
+        const float *in = job->in + job->offset[k];
+        wide line[2];
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) line[v] = wide_load(in + x[v]);
+#pragma GCC unroll 8
+        for (int c = 0; c < channels; c++)
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; v++) sum[v][c] = wide_fma(weights[c], line[v], sum[v][c]);
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++) store_vector(job, x[v], sum[v], channels);
+}
+
+/* The last vector of a row is aligned to its end. */
+static AB_FORCE_INLINE void vectors_of_row(const ab_narrow_row *job, const int channels) {
+    const int64_t last = job->pixels - LANES;
+    const bool pairs = channels <= PAIR_CHANNELS;
+    for (int64_t x = 0; x < job->pixels; x += pairs ? 2 * LANES : LANES) {
+        const int64_t at[2] = {x < last ? x : last, x + LANES < last ? x + LANES : last};
+        if (pairs && x < last)
+            row_vectors(job, at, 2, channels);
+        else
+            row_vectors(job, at, 1, channels);
+    }
+}
+
+#define ROW(channels)                                                                                        \
+    static void row_of_##channels(const ab_narrow_row *job) { vectors_of_row(job, channels); }
+ROW(1)
+ROW(2)
+ROW(3)
+ROW(4)
+ROW(5) ROW(6) ROW(7) ROW(8)
+
+    static void row(const ab_narrow_row *job) {
+    static void (*const rows[AB_NARROW])(const ab_narrow_row *) = {row_of_1, row_of_2, row_of_3, row_of_4,
+                                                                   row_of_5, row_of_6, row_of_7, row_of_8};
+    (job->pixels >= LANES ? rows[job->channels - 1] : narrow_row)(job);
+}
+
+#else
+
+static void row(const ab_narrow_row *job) { narrow_row(job); }
+
+#endif
 
 /* ---- backward data --------------------------------------------------------------------------- */
 
@@ -201,36 +247,35 @@ enum { WIDE_5 = MAX_ROWS, WIDE_3 = MAX_ROWS == 5 ? 8 : 3, WIDE_1 = 10 };
 
 #if defined(__AVX512VL__)
 
-/* Kernel column c of a pixel whose columns are two twins and an oct. */
-static AB_FORCE_INLINE oct twin_column(const twin *pairs, oct last, const int c) {
-    if (c == 4) return last;
-    return c % 2 == 0 ? twin_first(pairs[c / 2]) : twin_second(pairs[c / 2]);
+/* Kernel column c of a pixel whose columns are in two pairs and an oct. */
+static AB_FORCE_INLINE oct column_of(const wide *pairs, oct last, const int c) {
+    return c == 4 ? last : wide_eight(pairs[c / 2], c % 2);
 }
 
 /* scatter_tile for five columns; the same sums in the same order. */
 static void scatter_5(const ab_narrow_scatter *job, int64_t x, int64_t k) {
-    twin pairs[WIDE_5][2];
+    wide pairs[WIDE_5][2];
     oct last[WIDE_5];
     const int64_t run = job->run;
     const float *dout = job->dout + x * run, *weights = job->weights + k * run * AB_NARROW;
     float *to = job->sum + (x * job->step + k) * AB_NARROW;
     for (int q = 0; q < WIDE_5; q++) {
-        pairs[q][0] = pairs[q][1] = _mm512_setzero_ps();
+        pairs[q][0] = pairs[q][1] = wide_zero();
         last[q] = oct_set(0.0f);
     }
     for (int64_t j = 0; j < run; j++, weights += 5 * AB_NARROW)
         for (int q = 0; q < WIDE_5; q++) {
-            const twin d = _mm512_set1_ps(dout[q * run + j]);
-            pairs[q][0] = twin_fma(d, _mm512_loadu_ps(weights), pairs[q][0]);
-            pairs[q][1] = twin_fma(d, _mm512_loadu_ps(weights + 2 * AB_NARROW), pairs[q][1]);
-            last[q] = oct_fma(twin_first(d), oct_load(weights + 4 * AB_NARROW), last[q]);
+            const wide d = wide_set(dout[q * run + j]);
+            pairs[q][0] = wide_fma_lanes(d, wide_load(weights), pairs[q][0]);
+            pairs[q][1] = wide_fma_lanes(d, wide_load(weights + 2 * AB_NARROW), pairs[q][1]);
+            last[q] = oct_fma(wide_eight(d, 0), oct_load(weights + 4 * AB_NARROW), last[q]);
         }
 #pragma GCC unroll 16
     for (int i = 0; i < WIDE_5 + 4; i++) {
         oct total = oct_load(to + i * AB_NARROW);
 #pragma GCC unroll 16
         for (int q = 0; q < WIDE_5; q++)
-            if (i - q >= 0 && i - q < 5) total = oct_add(total, twin_column(pairs[q], last[q], i - q));
+            if (i - q >= 0 && i - q < 5) total = oct_add(total, column_of(pairs[q], last[q], i - q));
         oct_store(to + i * AB_NARROW, total);
     }
 }
@@ -288,12 +333,16 @@ static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0,
         for (int j = 0; j < run; j++) sum[r * run + j] = oct_load(to + (r * job->run + j) * AB_NARROW);
     for (int64_t y = 0, pixel = 0; y < job->height; y++) {
         const float *in = job->in + y * job->image_step + r0 * job->row_step + j0;
-        for (int64_t x = 0; x < job->width; x++, pixel++, in += job->step) {
+        const float *line[MAX_ROWS];
+        for (int r = 0; r < rows; r++) line[r] = in + r * job->row_step;
+        for (int64_t x = 0; x < job->width; x++, pixel++) {
             const float *at = job->dout + pixel * job->channels;
             oct d = pixel * job->channels > whole ? load_lanes(at, job->channels) : oct_load(at);
-            for (int r = 0; r < rows; r++)
+            for (int r = 0; r < rows; r++) {
                 for (int j = 0; j < run; j++)
-                    sum[r * run + j] = oct_fma(oct_set(in[r * job->row_step + j]), d, sum[r * run + j]);
+                    sum[r * run + j] = oct_fma(oct_set(line[r][j]), d, sum[r * run + j]);
+                line[r] += job->step;
+            }
         }
     }
     for (int r = 0; r < rows; r++)

@@ -1,6 +1,7 @@
 /* Inner loops of convolutions with few output channels. The channels of one pixel are the lanes of one
- * 8-lane vector, independent of the vector width of the CPU. Library kernels for 16 channels and more
- * waste lanes here. Compiled once per CPU level (vec_conv.c).
+ * 8-lane vector, independent of the vector width of the CPU; in forward passes of rows of at least a vector,
+ * pixels are the lanes instead. Library kernels for 16 channels and more waste lanes here. Compiled once per
+ * CPU level (vec_conv.c).
  *
  * Internal to kernels/; narrow.c is the only caller. */
 #ifndef AB_KERNELS_VEC_VEC_CONV_H

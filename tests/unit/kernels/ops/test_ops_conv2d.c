@@ -46,6 +46,14 @@ static const conv_case cases[] = {
     {1, 6, 9, 16, 32, 5, 5, 1, 2, 2, 2, 1, 1, 1, true},
     /* pairs of bf16, tiles of AMX: three and four of them side by side, more positions than tiles */
     {9, 5, 9, 48, 64, 3, 2, 1, 1, 2, 0, 1, 1, 1, true},
+    /* narrow: one, two and three vectors of pixels a row, the last overlapping, for every count of channels
+     */
+    {1, 4, 21, 2, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+    {2, 3, 40, 1, 2, 2, 3, 1, 1, 0, 1, 1, 1, 1, true},
+    {1, 4, 16, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, false},
+    {2, 3, 33, 1, 4, 3, 3, 1, 2, 1, 1, 1, 1, 1, true},
+    {1, 3, 26, 2, 5, 1, 3, 1, 1, 0, 1, 1, 1, 1, true},
+    {2, 3, 47, 1, 8, 3, 1, 1, 1, 1, 0, 1, 1, 1, true},
     /* where implementations of oneDNN are wrong (library_defects.c) */
     {1, 9, 6, 33, 5, 3, 1, 1, 1, 0, 0, 2, 1, 1, true},
     {2, 8, 1, 16, 3, 3, 3, 1, 2, 1, 1, 1, 1, 1, true},

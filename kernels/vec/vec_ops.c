@@ -196,41 +196,19 @@ static inline vec window_max(const float *in, const span *s, int64_t row, int64_
     return best;
 }
 
-/* Windows of 2 by 2 without padding, the most common ones: never clipped, so that compilers unroll them. */
-static bool is_two_by_two(const ab_window *w) {
-    return w->kernel[0] == 2 && w->kernel[1] == 2 && w->padding[0] == 0 && w->padding[1] == 0;
-}
-
-/* A window as a span behind the first value of its image, or (`two`) behind its own first value. */
-static AB_FORCE_INLINE span window_of(const ab_window *w, int64_t oy, int64_t ox, bool two) {
-    if (two) return (span){0, 2, 0, 2};
-    span s = rows_of(w, oy);
-    columns_of(w, ox, &s);
-    return s;
-}
-
-static AB_FORCE_INLINE int64_t origin_of(const ab_window *w, int64_t oy, int64_t ox, bool two) {
-    return two ? (oy * w->stride[0] * w->in[1] + ox * w->stride[1]) * w->channels : 0;
-}
-
-static AB_FORCE_INLINE void max_windows(const ab_window *w, const float *in, float *out, bool two) {
+/* Windows that overlap or are padded, or images with NaN; others: vec_pool.h. */
+static void max_pool(const ab_window *w, const float *in, float *out) {
     const int64_t channels = w->channels, row = w->in[1] * channels;
-    for (int64_t oy = 0; oy < w->out[0]; oy++)
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
         for (int64_t ox = 0; ox < w->out[1]; ox++, out += channels) {
-            const span s = window_of(w, oy, ox, two);
-            const float *from = in + origin_of(w, oy, ox, two);
+            columns_of(w, ox, &s);
             for (int64_t c = 0; c < channels; c += VEC_LANES) {
                 int n = lanes_left(channels - c);
-                vec_store(out + c, window_max(from + c, &s, row, channels, n), n);
+                vec_store(out + c, window_max(in + c, &s, row, channels, n), n);
             }
         }
-}
-
-static void max_pool(const ab_window *w, const float *in, float *out) {
-    if (is_two_by_two(w))
-        max_windows(w, in, out, true);
-    else
-        max_windows(w, in, out, false);
+    }
 }
 
 /* Per lane, the position in the window (row-major inside the image) that torch's scan selects.
@@ -260,28 +238,21 @@ static inline void reward(float *din, const span *s, int64_t row, int64_t channe
         }
 }
 
-static AB_FORCE_INLINE void reward_windows(const ab_window *w, const float *in, const float *dout, float *din,
-                                           bool two, bool alone) {
-    const int64_t channels = w->channels, row = w->in[1] * channels;
-    for (int64_t oy = 0; oy < w->out[0]; oy++)
-        for (int64_t ox = 0; ox < w->out[1]; ox++, dout += channels) {
-            const span s = window_of(w, oy, ox, two);
-            const int64_t origin = origin_of(w, oy, ox, two);
-            for (int64_t c = 0; c < channels; c += VEC_LANES) {
-                int n = lanes_left(channels - c);
-                vec winner = winners(in + origin + c, &s, row, channels, n);
-                reward(din + origin + c, &s, row, channels, winner, vec_load(dout + c, n), alone, n);
-            }
-        }
-}
-
 static void max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
+    const int64_t channels = w->channels, row = w->in[1] * channels;
     const bool alone = disjoint(w);
     clear_image(w, din);
-    if (is_two_by_two(w) && alone)
-        reward_windows(w, in, dout, din, true, true);
-    else
-        reward_windows(w, in, dout, din, false, alone);
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, dout += channels) {
+            columns_of(w, ox, &s);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                vec winner = winners(in + c, &s, row, channels, n);
+                reward(din + c, &s, row, channels, winner, vec_load(dout + c, n), alone, n);
+            }
+        }
+    }
 }
 
 static inline vec divisor(const ab_window *w, const span *s, bool count_pad) {

@@ -1,5 +1,6 @@
 /* The loops of vec_pool.h: eight channels of a pixel at a time. Halves without NaN are ordered like integers
- * once the magnitude bits of negative ones are inverted; the same inversion maps them back. */
+ * once the magnitude bits of negative ones are inverted; the same inversion maps them back. The loops over
+ * windows are written once and inlined with what is done to a window of either kind of values. */
 #include "kernels/vec/vec_pool.h"
 
 #include "kernels/core/compiler.h"
@@ -56,34 +57,97 @@ static inline oct oct_ordered(oct v) {
 
 #endif
 
-/* n of the lanes, in pieces of fixed sizes; other memory is not touched. */
-static inline oct load_some(const uint16_t *p, int64_t n) {
-    uint16_t lanes[LANES] = {0}, *to = lanes;
-    if (n >= LANES) return oct_load(p);
-    for (int piece = LANES / 2; piece > 0; piece /= 2) {
-        if (!(n & piece)) continue;
-        for (int i = 0; i < piece; i++) to[i] = p[i];
-        to += piece;
-        p += piece;
+/* ---- eight values of fp32 ---------------------------------------------------------------------- */
+
+#if defined(__AVX2__)
+
+#include <immintrin.h>
+typedef __m256 reals;
+static inline reals reals_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void reals_store(float *p, reals v) { _mm256_storeu_ps(p, v); }
+static inline reals reals_zero(void) { return _mm256_setzero_ps(); }
+/* a > b ? a : b */
+static inline reals reals_max(reals a, reals b) { return _mm256_max_ps(a, b); }
+/* All bits of a lane or none. */
+static inline reals reals_equal(reals a, reals b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+static inline reals reals_and(reals a, reals b) { return _mm256_and_ps(a, b); }
+static inline reals reals_or(reals a, reals b) { return _mm256_or_ps(a, b); }
+static inline reals reals_without(reals a, reals b) { return _mm256_andnot_ps(b, a); } /* a and not b */
+/* `seen`, and all bits of lanes where a or b is NaN. */
+static inline reals reals_note(reals seen, reals a, reals b) {
+    return _mm256_or_ps(seen, _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
+}
+static inline bool reals_any(reals v) { return _mm256_movemask_ps(v) != 0; }
+
+#else
+
+typedef union reals {
+    float lane[LANES];
+    uint32_t bits[LANES];
+} reals;
+#define REALS_MAP(name, to, value)                                                                           \
+    static inline reals name(reals a, reals b) {                                                             \
+        for (int i = 0; i < LANES; i++) a.to[i] = (value);                                                   \
+        return a;                                                                                            \
     }
-    return oct_load(lanes);
+static inline reals reals_load(const float *p) {
+    reals v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void reals_store(float *p, reals v) { memcpy(p, &v, sizeof v); }
+static inline reals reals_zero(void) { return (reals){{0}}; }
+REALS_MAP(reals_max, lane, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
+REALS_MAP(reals_equal, bits, a.lane[i] == b.lane[i] ? ~0u : 0u)
+REALS_MAP(reals_and, bits, a.bits[i] & b.bits[i])
+REALS_MAP(reals_or, bits, a.bits[i] | b.bits[i])
+REALS_MAP(reals_without, bits, a.bits[i] & ~b.bits[i])
+static inline reals reals_note(reals seen, reals a, reals b) {
+    for (int i = 0; i < LANES; i++)
+        seen.bits[i] |= a.lane[i] != a.lane[i] || b.lane[i] != b.lane[i] ? ~0u : 0u;
+    return seen;
+}
+static inline bool reals_any(reals v) {
+    uint32_t any = 0;
+    for (int i = 0; i < LANES; i++) any |= v.bits[i];
+    return any != 0;
 }
 
-static AB_FORCE_INLINE void store_some(uint16_t *p, oct v, int64_t n) {
-    uint16_t lanes[LANES], *from = lanes;
-    if (n >= LANES) {
-        oct_store(p, v);
-        return;
+#endif
+
+/* ---- fewer than eight -------------------------------------------------------------------------- */
+
+/* n of the lanes, in pieces of fixed sizes; other memory is not touched. */
+#define SOME(vector, value)                                                                                  \
+    static inline vector vector##_load_some(const value *p, int64_t n) {                                     \
+        value lanes[LANES] = {0}, *to = lanes;                                                               \
+        if (n >= LANES) return vector##_load(p);                                                             \
+        for (int piece = LANES / 2; piece > 0; piece /= 2) {                                                 \
+            if (!(n & piece)) continue;                                                                      \
+            for (int i = 0; i < piece; i++) to[i] = p[i];                                                    \
+            to += piece;                                                                                     \
+            p += piece;                                                                                      \
+        }                                                                                                    \
+        return vector##_load(lanes);                                                                         \
+    }                                                                                                        \
+    static AB_FORCE_INLINE void vector##_store_some(value *p, vector v, int64_t n) {                         \
+        value lanes[LANES], *from = lanes;                                                                   \
+        if (n >= LANES) {                                                                                    \
+            vector##_store(p, v);                                                                            \
+            return;                                                                                          \
+        }                                                                                                    \
+        vector##_store(lanes, v);                                                                            \
+        _Pragma("GCC unroll 3") for (int piece = LANES / 2; piece > 0; piece /= 2) {                         \
+            if (!(n & piece)) continue;                                                                      \
+            memcpy(p, from, (size_t)piece * sizeof *p);                                                      \
+            from += piece;                                                                                   \
+            p += piece;                                                                                      \
+        }                                                                                                    \
     }
-    oct_store(lanes, v);
-#pragma GCC unroll 3
-    for (int piece = LANES / 2; piece > 0; piece /= 2) {
-        if (!(n & piece)) continue;
-        memcpy(p, from, (size_t)piece * sizeof *p);
-        from += piece;
-        p += piece;
-    }
-}
+SOME(oct, uint16_t)
+SOME(reals, float)
+
+/* ---- what an image holds ----------------------------------------------------------------------- */
 
 /* Whether the order of n halves is that of their ordered bits: no NaN, no negative zero. */
 static bool is_ordered(const uint16_t *x, uint16_t infinity, int64_t n) {
@@ -99,52 +163,67 @@ static bool has_nan(const uint16_t *x, uint16_t infinity, int64_t n) {
     return found != 0;
 }
 
-/* The images of one call. */
+/* ---- one window -------------------------------------------------------------------------------- */
+
+/* The images of one call; forward has no dout. */
 typedef struct pool_job {
     const ab_window *window;
-    const uint16_t *in, *dout;
-    uint16_t *out, *din;
+    const void *in, *dout;
+    void *out, *din;
 } pool_job;
 
 /* Eight channels of a window, the first at `at` of the images and `to` of the results. Only `lanes` of them
- * are written and `loads` are read. */
+ * are written and `loads` are read. `channels`, `row`: from a pixel to the next to its right, and below. */
 typedef struct window_part {
-    int64_t at, to, lanes, loads;
+    int64_t at, to, lanes, loads, channels, row;
 } window_part;
 
-static AB_FORCE_INLINE oct window_max(const pool_job *job, const window_part *part, const int rows,
-                                      const int columns) {
-    const int64_t channels = job->window->channels, row = job->window->in[1] * channels;
-    const uint16_t *in = job->in + part->at;
-    oct best = oct_ordered(load_some(in, part->loads));
-    for (int y = 0; y < rows; y++)
-        for (int x = 0; x < columns; x++)
-            best = oct_max(best, oct_ordered(load_some(in + y * row + x * channels, part->loads)));
-    return oct_ordered(best);
+static inline oct oct_note(oct seen, oct a, oct b) {
+    (void)a, (void)b;
+    return seen;
 }
 
-static AB_FORCE_INLINE void window_gradient(const pool_job *job, const window_part *part, const int rows,
-                                            const int columns) {
-    const int64_t channels = job->window->channels, row = job->window->in[1] * channels;
-    const oct best = window_max(job, part, rows, columns);
-    const oct gradient = load_some(job->dout + part->to, part->loads);
-    oct given = oct_zero();
-    for (int y = 0; y < rows; y++)
-        for (int x = 0; x < columns; x++) {
-            const int64_t at = part->at + y * row + x * channels;
-            const oct equal = oct_equal(load_some(job->in + at, part->loads), best);
-            store_some(job->din + at, oct_and(gradient, oct_without(equal, given)), part->lanes);
-            given = oct_or(given, equal);
-        }
-}
+/* The maximum of a window, and its gradient at the first value that equals the maximum. A max keeps its
+ * second operand, the earlier value, where both are equal (zeros of either sign) or one is NaN. seen: noted
+ * NaNs. */
+#define WINDOW(vector, value, key)                                                                           \
+    static AB_FORCE_INLINE vector vector##_largest(const value *in, const window_part *part, vector *seen,   \
+                                                   const int rows, const int columns) {                      \
+        vector best = key(vector##_load_some(in + part->at, part->loads));                                   \
+        *seen = vector##_note(*seen, best, best);                                                            \
+        for (int y = 0; y < rows; y++)                                                                       \
+            for (int x = y == 0; x < columns; x++) {                                                         \
+                const value *from = in + part->at + y * part->row + x * part->channels;                      \
+                const vector next = key(vector##_load_some(from, part->loads));                              \
+                *seen = vector##_note(*seen, next, best);                                                    \
+                best = vector##_max(next, best);                                                             \
+            }                                                                                                \
+        return key(best);                                                                                    \
+    }                                                                                                        \
+    static AB_FORCE_INLINE void vector##_forward(const pool_job *job, const window_part *part, vector *seen, \
+                                                 const int rows, const int columns) {                        \
+        vector##_store_some((value *)job->out + part->to,                                                    \
+                            vector##_largest(job->in, part, seen, rows, columns), part->lanes);              \
+    }                                                                                                        \
+    static AB_FORCE_INLINE void vector##_backward(const pool_job *job, const window_part *part,              \
+                                                  vector *seen, const int rows, const int columns) {         \
+        const value *in = job->in;                                                                           \
+        const vector best = vector##_largest(in, part, seen, rows, columns);                                 \
+        const vector gradient = vector##_load_some((const value *)job->dout + part->to, part->loads);        \
+        vector given = vector##_zero();                                                                      \
+        for (int y = 0; y < rows; y++)                                                                       \
+            for (int x = 0; x < columns; x++) {                                                              \
+                const int64_t at = part->at + y * part->row + x * part->channels;                            \
+                const vector equal = vector##_equal(vector##_load_some(in + at, part->loads), best);         \
+                vector##_store_some((value *)job->din + at,                                                  \
+                                    vector##_and(gradient, vector##_without(equal, given)), part->lanes);    \
+                given = vector##_or(given, equal);                                                           \
+            }                                                                                                \
+    }
+WINDOW(oct, uint16_t, oct_ordered)
+WINDOW(reals, float, )
 
-static AB_FORCE_INLINE void part_of_window(const pool_job *job, const window_part *part, const int rows,
-                                           const int columns) {
-    if (job->dout)
-        window_gradient(job, part, rows, columns);
-    else
-        store_some(job->out + part->to, window_max(job, part, rows, columns), part->lanes);
-}
+/* ---- every window ------------------------------------------------------------------------------ */
 
 /* Windows of a row, from the first, whose lanes beyond the channels fall into later windows of the row, in
  * images and results: these write them again. */
@@ -154,53 +233,86 @@ static int64_t spilling(const ab_window *w) {
     return w->out[1] > later ? w->out[1] - later : 0;
 }
 
-/* Every window, eight channels at a time. */
-static AB_FORCE_INLINE void each_part(const pool_job *job, const int rows, const int columns) {
-    const ab_window *w = job->window;
-    const int64_t channels = w->channels, row = w->in[1] * channels, spill = spilling(w);
-    for (int64_t oy = 0; oy < w->out[0]; oy++)
-        for (int64_t ox = 0; ox < w->out[1]; ox++) {
-            window_part part = {.at = oy * w->stride[0] * row + ox * w->stride[1] * channels,
-                                .to = (oy * w->out[1] + ox) * channels,
-                                .lanes = LANES,
-                                .loads = LANES};
-            if (ox < spill) {
-                part_of_window(job, &part, rows, columns);
-                continue;
-            }
-            for (int64_t c = 0; c < channels; c += LANES, part.at += LANES, part.to += LANES) {
-                part.lanes = channels - c < LANES ? channels - c : LANES;
-                part.loads = oy + 1 < w->out[0] ? LANES : part.lanes; /* not beyond the image */
-                part_of_window(job, &part, rows, columns);
-            }
-        }
+/* Eight channels at a time, of windows of rows x columns. Returns what was seen. */
+#define EACH_WINDOW(vector, pass)                                                                            \
+    static AB_FORCE_INLINE vector vector##_##pass##_each(const pool_job *argument, const int rows,           \
+                                                         const int columns) {                                \
+        const pool_job job = *argument; /* which no store reaches */                                         \
+        const ab_window w = *job.window;                                                                     \
+        const int64_t row = w.in[1] * w.channels, step = w.stride[1] * w.channels, spill = spilling(&w),     \
+                      whole = w.channels / LANES, rest = w.channels % LANES;                                 \
+        vector seen = vector##_zero();                                                                       \
+        for (int64_t oy = 0; oy < w.out[0]; oy++) {                                                          \
+            const int64_t rest_loads = oy + 1 < w.out[0] ? LANES : rest; /* not beyond the image */          \
+            window_part part = {.at = oy * w.stride[0] * row,                                                \
+                                .to = oy * w.out[1] * w.channels,                                            \
+                                .channels = w.channels,                                                      \
+                                .row = row};                                                                 \
+            part.lanes = part.loads = LANES;                                                                 \
+            int64_t ox = 0;                                                                                  \
+            for (; ox < spill; ox++, part.at += step, part.to += w.channels)                                 \
+                vector##_##pass(&job, &part, &seen, rows, columns);                                          \
+            for (; ox < w.out[1]; ox++, part.at += step - w.channels) {                                      \
+                part.lanes = part.loads = LANES;                                                             \
+                for (int64_t i = 0; i < whole; i++, part.at += LANES, part.to += LANES)                      \
+                    vector##_##pass(&job, &part, &seen, rows, columns);                                      \
+                if (rest == 0) continue;                                                                     \
+                part.lanes = rest;                                                                           \
+                part.loads = rest_loads;                                                                     \
+                vector##_##pass(&job, &part, &seen, rows, columns);                                          \
+                part.at += rest;                                                                             \
+                part.to += rest;                                                                             \
+            }                                                                                                \
+        }                                                                                                    \
+        return seen;                                                                                         \
+    }                                                                                                        \
+    static vector vector##_##pass##_two(const pool_job *job) { return vector##_##pass##_each(job, 2, 2); }   \
+    static vector vector##_##pass##_any(const pool_job *job) {                                               \
+        return vector##_##pass##_each(job, (int)job->window->kernel[0], (int)job->window->kernel[1]);        \
+    }                                                                                                        \
+    static vector vector##_##pass##_image(const pool_job *job) {                                             \
+        const int64_t *kernel = job->window->kernel;                                                         \
+        return kernel[0] == 2 && kernel[1] == 2 ? vector##_##pass##_two(job) : vector##_##pass##_any(job);   \
+    }
+EACH_WINDOW(oct, forward)
+EACH_WINDOW(oct, backward)
+EACH_WINDOW(reals, forward)
+EACH_WINDOW(reals, backward)
+
+/* Values of an image, of its result. */
+static int64_t values_in(const ab_window *w) { return w->in[0] * w->in[1] * w->channels; }
+static int64_t values_out(const ab_window *w) { return w->out[0] * w->out[1] * w->channels; }
+
+/* Whether windows leave pixels out, which no gradient reaches. */
+static bool leaves_pixels(const ab_window *w) {
+    return w->out[0] * w->kernel[0] != w->in[0] || w->out[1] * w->kernel[1] != w->in[1];
 }
 
-static void two_by_two(const pool_job *job) { each_part(job, 2, 2); }
-static void any_window(const pool_job *job) {
-    each_part(job, (int)job->window->kernel[0], (int)job->window->kernel[1]);
+static bool max_pool(const ab_window *w, const float *in, float *out) {
+    return !reals_any(reals_forward_image(&(pool_job){.window = w, .in = in, .out = out}));
 }
 
-static void all_windows(const pool_job *job) {
-    (job->window->kernel[0] == 2 && job->window->kernel[1] == 2 ? two_by_two : any_window)(job);
+static bool max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
+    if (leaves_pixels(w)) memset(din, 0, (size_t)values_in(w) * sizeof *din);
+    return !reals_any(reals_backward_image(&(pool_job){.window = w, .in = in, .dout = dout, .din = din}));
 }
 
 static bool max_pool_bits(const ab_window *w, uint16_t infinity, const uint16_t *in, uint16_t *out) {
-    if (!is_ordered(in, infinity, w->in[0] * w->in[1] * w->channels)) return false;
-    all_windows(&(pool_job){.window = w, .in = in, .out = out});
+    if (!is_ordered(in, infinity, values_in(w))) return false;
+    oct_forward_image(&(pool_job){.window = w, .in = in, .out = out});
     return true;
 }
 
 static bool max_pool_backward_bits(const ab_window *w, uint16_t infinity, const uint16_t *in,
                                    const uint16_t *dout, uint16_t *din) {
-    const int64_t n = w->in[0] * w->in[1] * w->channels;
-    if (!is_ordered(in, infinity, n) || has_nan(dout, infinity, w->out[0] * w->out[1] * w->channels))
-        return false;
-    memset(din, 0, (size_t)n * sizeof *din); /* pixels that no window covers */
-    all_windows(&(pool_job){.window = w, .in = in, .dout = dout, .din = din});
+    if (!is_ordered(in, infinity, values_in(w)) || has_nan(dout, infinity, values_out(w))) return false;
+    if (leaves_pixels(w)) memset(din, 0, (size_t)values_in(w) * sizeof *din);
+    oct_backward_image(&(pool_job){.window = w, .in = in, .dout = dout, .din = din});
     return true;
 }
 
 extern const ab_vec_pool PASTE(ab_vec_pool_, AB_ISA_SUFFIX);
-const ab_vec_pool PASTE(ab_vec_pool_, AB_ISA_SUFFIX) = {.max_pool_bits = max_pool_bits,
+const ab_vec_pool PASTE(ab_vec_pool_, AB_ISA_SUFFIX) = {.max_pool = max_pool,
+                                                        .max_pool_backward = max_pool_backward,
+                                                        .max_pool_bits = max_pool_bits,
                                                         .max_pool_backward_bits = max_pool_backward_bits};

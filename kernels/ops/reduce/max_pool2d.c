@@ -23,21 +23,24 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return ab_window_infer("max_pool2d", &window, in, in->dim[3], out);
 }
 
-static void forward_image(const void *self, float *out, const float *in, const float *unused) {
-    const ab_pool *pool = self;
-    (void)unused;
-    pool->vec->max_pool(&pool->window, in, out);
-}
-
-static void backward_image(const void *self, float *din, const float *in, const float *dout) {
-    const ab_pool *pool = self;
-    pool->vec->max_pool_backward(&pool->window, in, dout, din);
-}
-
 /* Whether windows neither overlap nor reach into padding. */
 static bool is_plain(const ab_window *w) {
     return w->stride[0] >= w->kernel[0] && w->stride[1] >= w->kernel[1] && w->padding[0] == 0 &&
            w->padding[1] == 0;
+}
+
+static void forward_image(const void *self, float *out, const float *in, const float *unused) {
+    const ab_pool *pool = self;
+    const ab_window *w = &pool->window;
+    (void)unused;
+    if (!is_plain(w) || !ab_vec_pool_get()->max_pool(w, in, out)) pool->vec->max_pool(w, in, out);
+}
+
+static void backward_image(const void *self, float *din, const float *in, const float *dout) {
+    const ab_pool *pool = self;
+    const ab_window *w = &pool->window;
+    if (!is_plain(w) || !ab_vec_pool_get()->max_pool_backward(w, in, dout, din))
+        pool->vec->max_pool_backward(w, in, dout, din);
 }
 
 static bool forward_bits(const void *self, uint16_t infinity, uint16_t *out, const uint16_t *in,

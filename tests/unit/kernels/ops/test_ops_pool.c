@@ -11,10 +11,24 @@ typedef struct pool_case {
 } pool_case;
 
 static const pool_case cases[] = {
-    {2, 8, 8, 6, 2, 2, 2, 2, 0, 0, true},    {2, 7, 9, 3, 3, 2, 2, 1, 1, 1, true},
-    {1, 5, 5, 16, 3, 3, 1, 1, 1, 1, false},  {3, 9, 7, 17, 2, 3, 3, 4, 0, 1, true},
-    {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, true},    {2, 6, 6, 40, 3, 3, 3, 3, 0, 0, true},
-    {9, 12, 11, 5, 2, 2, 2, 2, 1, 0, false}, {2, 7, 7, 8, 7, 7, 7, 7, 0, 0, true},
+    {2, 8, 8, 6, 2, 2, 2, 2, 0, 0, true},
+    {2, 7, 9, 3, 3, 2, 2, 1, 1, 1, true},
+    {1, 5, 5, 16, 3, 3, 1, 1, 1, 1, false},
+    {3, 9, 7, 17, 2, 3, 3, 4, 0, 1, true},
+    {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, true},
+    {2, 6, 6, 40, 3, 3, 3, 3, 0, 0, true},
+    {9, 12, 11, 5, 2, 2, 2, 2, 1, 0, false},
+    {2, 7, 7, 8, 7, 7, 7, 7, 0, 0, true},
+    /* neither overlapping nor padded: every count of channels that part of a vector holds, rows and columns
+       that no window covers */
+    {2, 9, 13, 1, 2, 2, 2, 2, 0, 0, true},
+    {1, 8, 11, 2, 2, 2, 2, 3, 0, 0, true},
+    {2, 9, 10, 3, 3, 3, 3, 3, 0, 0, true},
+    {1, 6, 8, 4, 1, 2, 2, 2, 0, 0, true},
+    {2, 4, 9, 5, 2, 2, 3, 2, 0, 0, true},
+    {1, 7, 12, 7, 2, 3, 2, 3, 0, 0, true},
+    {2, 6, 4, 8, 2, 2, 2, 2, 0, 0, true},
+    {1, 5, 7, 11, 2, 2, 2, 2, 0, 0, true},
 };
 
 /* What all three ops are in double; global_avg_pool is one window over the image. */
@@ -199,11 +213,11 @@ static void the_oracle_agrees_with_finite_differences(void **state) {
 /* ---- behaviour ------------------------------------------------------------------------------- */
 
 /* A 2x2 window of one channel, all three ops' favourite size. */
-static void one_window(op_run *r, const double values[4]) {
+static void one_window(op_run *r, const double values[4], const ab_format *format) {
     static const pool_case k = {1, 2, 2, 1, 2, 2, 2, 2, 0, 0, true};
     static op_attrs attrs;
     attrs = attrs_of(&ab_op_max_pool2d, &k);
-    open_case(r, &ab_op_max_pool2d, &attrs, &k, (op_formats){&ab_format_fp16, &ab_format_fp16, NULL});
+    open_case(r, &ab_op_max_pool2d, &attrs, &k, (op_formats){format, format, NULL});
     for (int i = 0; i < 4; i++) oracle_put(&r->in[0], i, values[i]);
     oracle_put(&r->dout, 0, 1.0);
     op_run_both(r);
@@ -229,17 +243,20 @@ static const winner_row winner_rows[] = {{{1, 2, 2, 0}, 1},
                                          {{-2, -3, -1, -1}, 2},
                                          {{1, NOT_A_NUMBER, 5, 0}, 1},
                                          {{NOT_A_NUMBER, 2, NOT_A_NUMBER, 7}, 2},
-                                         {{NOT_A_NUMBER, 2, 3, 4}, 0}};
+                                         {{NOT_A_NUMBER, 2, 3, 4}, 0},
+                                         {{-1, -0.0, 0.0, -1}, 1},
+                                         {{-1, 0.0, -0.0, -1}, 1}};
 
 static void check_winners(const void *unused) {
     (void)unused;
-    for (size_t i = 0; i < AB_COUNT_OF(winner_rows); i++) {
+    for (size_t i = 0; i < 2 * AB_COUNT_OF(winner_rows); i++) {
+        const winner_row *row = &winner_rows[i / 2];
         op_run r;
-        double largest = winner_rows[i].in[winner_rows[i].winner];
-        one_window(&r, winner_rows[i].in);
+        double largest = row->in[row->winner];
+        one_window(&r, row->in, i % 2 == 0 ? &ab_format_fp16 : &ab_format_fp32);
         double out = oracle_get(&r.out, 0);
-        assert_true(isnan(largest) ? isnan(out) : out == largest);
-        expect_winner(&r, winner_rows[i].winner);
+        assert_true(isnan(largest) ? isnan(out) : out == largest && signbit(out) == signbit(largest));
+        expect_winner(&r, row->winner);
         op_run_close(&r);
     }
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* CHUNK: pixels of a thread; FRAME: most bytes of an image that is framed before it is looked up. */
-enum { GREYS = AB_LOOKUP, MOST_BYTES = 4, CHUNK = 1 << 15, FRAME = 1 << 13 };
+enum { GREYS = AB_LOOKUP, MOST_BYTES = 4, CHUNK = 1 << 13, FRAME = 1 << 13 };
 
 /* ---- samples --------------------------------------------------------------------------------- */
 

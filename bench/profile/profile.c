@@ -175,9 +175,12 @@ static const char *implementation(const table *t, int n, ab_timed_pass pass) {
     return text;
 }
 
-/* Whether another op's pass does that of node n, whose tail it is in; sums go with the backward pass. */
+/* Whether another op's pass does that of node n, which is in its tail or before it; sums go with the backward
+ * pass. */
 static bool is_fused(const table *t, int n, ab_timed_pass pass) {
-    const char *text = n == AB_NONE || t->plan->node[n].head == AB_NONE ? NULL : implementation(t, n, pass);
+    const ab_plan_node *node = n == AB_NONE ? NULL : &t->plan->node[n];
+    const bool other = node && (node->head != AB_NONE || node->behind != AB_NONE);
+    const char *text = other ? implementation(t, n, pass) : NULL;
     return text && strcmp(text, "fused") == 0;
 }
 

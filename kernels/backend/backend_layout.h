@@ -74,7 +74,8 @@ AB_BEGIN_DECLS
     FIELD(ab_op_io, in, param)                                                                               \
     FIELD(ab_op_io, param, out)                                                                              \
     FIELD(ab_op_io, out, tail)                                                                               \
-    FIELD(ab_op_io, tail, fuses)                                                                             \
+    FIELD(ab_op_io, tail, behind_relu)                                                                       \
+    FIELD(ab_op_io, behind_relu, fuses)                                                                      \
     FIELD(ab_op_io, fuses, saved)                                                                            \
     FIELD(ab_op_io, saved, dout)                                                                             \
     FIELD(ab_op_io, dout, din)                                                                               \

@@ -111,7 +111,7 @@ typedef struct ab_exec {
     bool training;        /* batch norm uses batch statistics; dropout is active */
     bool accumulate_half; /* round every product and partial sum of low ops to the output's half format */
     bool tf32;            /* fp32 products on a GPU may round operands to TF32 */
-    bool fuse;            /* forward, or backward, does the ops of io->tail, too */
+    bool fuse;            /* forward, or backward, does the ops of io->tail, or the relu in front, too */
     bool sizes_only;      /* `prepare` is called for its sizes alone and may estimate them; nothing runs */
     ab_cpu_path path;
     ab_observer *observer;
@@ -142,7 +142,9 @@ typedef struct ab_op_io {
     ab_tensor *param[AB_MAX_PARAMS]; /* a training forward updates the buffers */
     ab_tensor *out;
     ab_tail tail;
-    bool fuses;                     /* from prepare: the op can do those of `tail`, too */
+    bool behind_relu; /* in[0] is the output of a relu that nothing else reads */
+    bool fuses; /* from prepare: the op can do those of `tail`, too; or its backward that of the relu before
+                   it: where exec->fuse is set din[0] is then the gradient of the relu's input */
     ab_tensor *saved[AB_MAX_SAVED]; /* written by a training forward, read by backward */
     const ab_tensor *dout;
     ab_tensor *din[AB_MAX_INPUTS];    /* overwritten, never accumulated; NULL if not wanted; in[i]'s shape */

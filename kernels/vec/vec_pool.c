@@ -24,6 +24,7 @@ static inline oct oct_ordered(oct v) {
 }
 static inline oct oct_max(oct a, oct b) { return _mm_max_epi16(a, b); }
 static inline oct oct_equal(oct a, oct b) { return _mm_cmpeq_epi16(a, b); }
+static inline oct oct_above_zero(oct a) { return _mm_cmpgt_epi16(a, _mm_setzero_si128()); }
 static inline oct oct_and(oct a, oct b) { return _mm_and_si128(a, b); }
 static inline oct oct_or(oct a, oct b) { return _mm_or_si128(a, b); }
 static inline oct oct_without(oct a, oct b) { return _mm_andnot_si128(b, a); } /* a and not b */
@@ -47,6 +48,10 @@ static inline void oct_store(uint16_t *p, oct v) { memcpy(p, &v, sizeof v); }
 static inline oct oct_zero(void) { return (oct){{0}}; }
 OCT_MAP(oct_max, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
 OCT_MAP(oct_equal, a.lane[i] == b.lane[i] ? -1 : 0)
+static inline oct oct_above_zero(oct a) {
+    for (int i = 0; i < LANES; i++) a.lane[i] = a.lane[i] > 0 ? -1 : 0;
+    return a;
+}
 OCT_MAP(oct_and, a.lane[i] & b.lane[i])
 OCT_MAP(oct_or, a.lane[i] | b.lane[i])
 OCT_MAP(oct_without, a.lane[i] & ~b.lane[i])
@@ -70,6 +75,7 @@ static inline reals reals_zero(void) { return _mm256_setzero_ps(); }
 static inline reals reals_max(reals a, reals b) { return _mm256_max_ps(a, b); }
 /* All bits of a lane or none. */
 static inline reals reals_equal(reals a, reals b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+static inline reals reals_above_zero(reals a) { return _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_GT_OQ); }
 static inline reals reals_and(reals a, reals b) { return _mm256_and_ps(a, b); }
 static inline reals reals_or(reals a, reals b) { return _mm256_or_ps(a, b); }
 static inline reals reals_without(reals a, reals b) { return _mm256_andnot_ps(b, a); } /* a and not b */
@@ -99,6 +105,10 @@ static inline void reals_store(float *p, reals v) { memcpy(p, &v, sizeof v); }
 static inline reals reals_zero(void) { return (reals){{0}}; }
 REALS_MAP(reals_max, lane, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
 REALS_MAP(reals_equal, bits, a.lane[i] == b.lane[i] ? ~0u : 0u)
+static inline reals reals_above_zero(reals a) {
+    for (int i = 0; i < LANES; i++) a.bits[i] = a.lane[i] > 0.0f ? ~0u : 0u;
+    return a;
+}
 REALS_MAP(reals_and, bits, a.bits[i] & b.bits[i])
 REALS_MAP(reals_or, bits, a.bits[i] | b.bits[i])
 REALS_MAP(reals_without, bits, a.bits[i] & ~b.bits[i])
@@ -168,6 +178,7 @@ static bool has_nan(const uint16_t *x, uint16_t infinity, int64_t n) {
 /* The images of one call; forward has no dout. */
 typedef struct pool_job {
     const ab_window *window;
+    bool after_relu; /* backward: only a maximum above 0 has a gradient */
     const void *in, *dout;
     void *out, *din;
 } pool_job;
@@ -209,7 +220,8 @@ static inline oct oct_note(oct seen, oct a, oct b) {
                                                   vector *seen, const int rows, const int columns) {         \
         const value *in = job->in;                                                                           \
         const vector best = vector##_largest(in, part, seen, rows, columns);                                 \
-        const vector gradient = vector##_load_some((const value *)job->dout + part->to, part->loads);        \
+        vector gradient = vector##_load_some((const value *)job->dout + part->to, part->loads);              \
+        if (job->after_relu) gradient = vector##_and(gradient, vector##_above_zero(best));                   \
         vector given = vector##_zero();                                                                      \
         for (int y = 0; y < rows; y++)                                                                       \
             for (int x = 0; x < columns; x++) {                                                              \
@@ -292,9 +304,11 @@ static bool max_pool(const ab_window *w, const float *in, float *out) {
     return !reals_any(reals_forward_image(&(pool_job){.window = w, .in = in, .out = out}));
 }
 
-static bool max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
+static bool max_pool_backward(const ab_window *w, bool after_relu, const float *in, const float *dout,
+                              float *din) {
     if (leaves_pixels(w)) memset(din, 0, (size_t)values_in(w) * sizeof *din);
-    return !reals_any(reals_backward_image(&(pool_job){.window = w, .in = in, .dout = dout, .din = din}));
+    return !reals_any(reals_backward_image(
+        &(pool_job){.window = w, .after_relu = after_relu, .in = in, .dout = dout, .din = din}));
 }
 
 static bool max_pool_bits(const ab_window *w, uint16_t infinity, const uint16_t *in, uint16_t *out) {
@@ -303,11 +317,12 @@ static bool max_pool_bits(const ab_window *w, uint16_t infinity, const uint16_t 
     return true;
 }
 
-static bool max_pool_backward_bits(const ab_window *w, uint16_t infinity, const uint16_t *in,
+static bool max_pool_backward_bits(const ab_window *w, bool after_relu, uint16_t infinity, const uint16_t *in,
                                    const uint16_t *dout, uint16_t *din) {
     if (!is_ordered(in, infinity, values_in(w)) || has_nan(dout, infinity, values_out(w))) return false;
     if (leaves_pixels(w)) memset(din, 0, (size_t)values_in(w) * sizeof *din);
-    oct_backward_image(&(pool_job){.window = w, .in = in, .dout = dout, .din = din});
+    oct_backward_image(
+        &(pool_job){.window = w, .after_relu = after_relu, .in = in, .dout = dout, .din = din});
     return true;
 }
 

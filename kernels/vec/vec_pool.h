@@ -10,15 +10,17 @@
 
 AB_BEGIN_DECLS
 
-/* in [height, width, channels]. All return false for images that they do not support: in has a NaN; in halves,
- * too, a zero of negative sign, or dout has a NaN. The result is undefined then. `infinity`: the bit pattern of
- * inf. A gradient goes to the first maximum of its window in row order, other pixels get 0. */
+/* in [height, width, channels]. All return false for images that they do not support: in has a NaN; in
+ * halves, too, a zero of negative sign, or dout has a NaN. The result is undefined then. `infinity`: the bit
+ * pattern of inf. A gradient goes to the first maximum of its window in row order, other pixels get 0. */
 typedef struct ab_vec_pool {
     bool (*max_pool)(const ab_window *window, const float *in, float *out);
-    bool (*max_pool_backward)(const ab_window *window, const float *in, const float *dout, float *din);
+    /* after_relu: `in` is the output of a relu, and din the gradient of its input. */
+    bool (*max_pool_backward)(const ab_window *window, bool after_relu, const float *in, const float *dout,
+                              float *din);
     bool (*max_pool_bits)(const ab_window *window, uint16_t infinity, const uint16_t *in, uint16_t *out);
-    bool (*max_pool_backward_bits)(const ab_window *window, uint16_t infinity, const uint16_t *in,
-                                   const uint16_t *dout, uint16_t *din);
+    bool (*max_pool_backward_bits)(const ab_window *window, bool after_relu, uint16_t infinity,
+                                   const uint16_t *in, const uint16_t *dout, uint16_t *din);
 } ab_vec_pool;
 
 AB_END_DECLS

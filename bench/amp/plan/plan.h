@@ -59,6 +59,8 @@ typedef struct ab_plan_node {
     int add, relu; /* of an op with a tail (plan_tails.c): the nodes that it may compute with its own; else
                       AB_NONE */
     int head;      /* of a node of a tail: the op whose tail it is; else AB_NONE */
+    int front;     /* of an op: the relu before it whose backward pass its own may do, too; else AB_NONE */
+    int behind;    /* of such a relu: that op; else AB_NONE */
     bool tail_backward; /* of an op with a tail: its backward pass may compute those of the tail, too */
     ab_plan_past past;  /* of an op */
     bool passed_forward, passed_backward; /* of a cast: an op may pass it by */
@@ -135,8 +137,17 @@ AB_MUST_CHECK ab_status ab_plan_pass_casts(ab_plan *plan);
 void ab_plan_norm_tails(ab_plan *plan);
 void ab_plan_product_tails(ab_plan *plan);
 
+/* The pooling that alone reads the output of relu r and may do its backward pass where the gradients of the
+ * relu's input and output share memory; AB_NONE: there is none. */
+int ab_plan_pool_behind(const ab_plan *plan, int r);
+
+/* Called by ab_plan_create after ab_plan_alias_gradients: finds the relus before poolings whose gradients do.
+ */
+void ab_plan_pool_fronts(ab_plan *plan);
+
 /* Called by ab_plan_create after ab_plan_norm_tails and before ab_plan_place: lets gradients that an addition
- * passes on share the memory of the sum's. */
+ * passes on share the memory of the sum's, and that which a relu masks for a pooling be masked where it is.
+ */
 AB_MUST_CHECK ab_status ab_plan_alias_gradients(ab_plan *plan);
 
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without a backward

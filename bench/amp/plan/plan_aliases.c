@@ -1,7 +1,8 @@
 /* Gradients that share memory: the backward pass of an addition passes its gradient on as it is, so the
  * gradients of both operands are in the memory of that of the sum wherever nobody changes one of them while
  * another is still read. An operand that other ops read, too, has their gradients added to its own; that is a
- * change. Gradients of views share memory from the start (plan_compile.c). */
+ * change. Gradients of views share memory from the start (plan_compile.c). A relu masks the gradient that a
+ * pooling alone wrote for it where it is. */
 #include "bench/amp/plan/plan.h"
 
 #include <stdlib.h>
@@ -93,6 +94,7 @@ static void share_operand(aliases *a, const ab_plan_node *add, int i) {
 static void share_operands(aliases *a, int n) {
     const ab_plan_node *node = &a->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(a->plan, node);
+    if (ab_plan_pool_behind(a->plan, n) != AB_NONE) share_operand(a, node, 0);
     if (!op || op->op != &ab_op_add || node->out_grad == AB_NONE) return;
     if (node->inputs == 2 && node->in[0] == node->in[1]) return; /* the sum of one value with itself */
     for (int i = 0; i < node->inputs; i++) share_operand(a, node, i);

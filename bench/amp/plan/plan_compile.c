@@ -87,7 +87,7 @@ static ab_status add_node(compiler *c, ab_plan_node node) {
     ab_plan_node *nodes = grow(plan->node, plan->nodes, sizeof *nodes);
     if (!nodes) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
     plan->node = nodes;
-    node.out_grad = node.add = node.relu = node.head = AB_NONE;
+    node.out_grad = node.add = node.relu = node.head = node.front = node.behind = AB_NONE;
     node.past.out = node.past.out_grad = AB_NONE;
     for (int i = 0; i < AB_MAX_INPUTS; i++)
         node.in_grad[i] = node.in_sum[i] = node.past.in[i] = node.past.in_grad[i] = AB_NONE;
@@ -671,6 +671,7 @@ static ab_status compile(compiler *c) {
     AB_TRY(ab_plan_pass_casts(plan));
     ab_plan_norm_tails(plan);
     AB_TRY(ab_plan_alias_gradients(plan));
+    ab_plan_pool_fronts(plan);
     AB_TRY(ab_plan_place(plan));
     ab_plan_product_tails(plan);
     return AB_OK;

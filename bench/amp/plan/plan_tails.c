@@ -114,3 +114,35 @@ void ab_plan_product_tails(ab_plan *plan) {
             join(plan, n, AB_NONE, r);
     }
 }
+
+/* ---- poolings -------------------------------------------------------------------------------- */
+
+/* Whether the gradient that node n writes for its input is that of the output of relu r and of nothing else,
+ * no cast beside it is passed by, and that of the relu's input has its format. A batch norm does that of the
+ * relu behind it anyway. */
+static bool passes_to(const ab_plan *plan, int n, int r) {
+    const ab_plan_node *relu = &plan->node[r], *node = &plan->node[n];
+    const ab_plan_past *past = &relu->past;
+    return relu->head == AB_NONE && relu->out_grad != AB_NONE && relu->in_grad[0] != AB_NONE &&
+           node->in_grad[0] == relu->out_grad && node->in_sum[0] == AB_NONE && node->past.in[0] == AB_NONE &&
+           node->past.in_grad[0] == AB_NONE && past->out == AB_NONE && past->out_grad == AB_NONE &&
+           past->in_grad[0] == AB_NONE && one_format(plan, relu->in_grad[0], relu->out_grad);
+}
+
+/* The gradient goes to the maximum of a window and is 0 elsewhere, so that a mask by the maximum is one of
+ * all values. */
+int ab_plan_pool_behind(const ab_plan *plan, int r) {
+    if (!is_op(plan, &plan->node[r], &ab_op_relu)) return AB_NONE;
+    const int n = only_reader(plan, plan->node[r].out);
+    return n != AB_NONE && is_op(plan, &plan->node[n], &ab_op_max_pool2d) && passes_to(plan, n, r) ? n
+                                                                                                   : AB_NONE;
+}
+
+void ab_plan_pool_fronts(ab_plan *plan) {
+    for (int r = 0; r < plan->nodes; r++) {
+        const int n = ab_plan_pool_behind(plan, r);
+        if (n == AB_NONE || plan->tensor[plan->node[r].in_grad[0]].shares != plan->node[r].out_grad) continue;
+        plan->node[n].front = r;
+        plan->node[r].behind = n;
+    }
+}

@@ -27,8 +27,9 @@ int64_t ab_cell_bytes_total(const ab_cell *cell) { return ab_mem_total(cell->mem
 const char *ab_cell_describe(const ab_cell *cell, int node, const char *pass) {
     const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[node]);
     const ab_op *run = cell->walk.run[node];
-    const int head = cell->plan->node[node].head;
+    const int head = cell->plan->node[node].head, behind = cell->plan->node[node].behind;
     const bool forward = strcmp(pass, "forward") == 0;
+    if (behind != AB_NONE && cell->walk.io[behind].fuses && !forward) return "fused";
     if (head != AB_NONE && cell->walk.io[head].fuses && (forward || cell->plan->node[head].tail_backward))
         return "fused";
     return op && run->describe ? run->describe(&cell->walk.io[node], pass) : NULL;

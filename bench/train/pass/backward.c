@@ -44,14 +44,19 @@ static bool does_tail(const ab_walk *walk, int head, const ab_layer_scales *laye
     return !layers && ab_walk_is_fused_backward(walk, head);
 }
 
+/* Whether the backward pass of node n does that of the relu before it. */
+static bool does_front(const ab_walk *walk, int n, const ab_layer_scales *layers) {
+    return !layers && ab_walk_fuses_front(walk, n);
+}
+
 static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *layers) {
     const ab_plan_node *node = &walk->memory->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(walk->memory->plan, node);
     const bool past = !layers && ab_walk_passes_casts(walk);
-    if (does_tail(walk, node->head, layers)) return AB_OK;
+    if (does_tail(walk, node->head, layers) || does_front(walk, node->behind, layers)) return AB_OK;
     if (op) {
         ab_exec exec = ab_walk_node_exec(walk, n);
-        exec.fuse = does_tail(walk, n, layers);
+        exec.fuse = does_tail(walk, n, layers) || does_front(walk, n, layers);
         ab_op_io behind;
         ab_op_io *io = ab_walk_operands(walk, n, past, &behind);
         if (!past) AB_TRY(cast_inputs_again(walk, node));

@@ -44,6 +44,7 @@ static void wire_node(ab_walk *walk, int n) {
     }
     io->out = &memory->tensor[node->out];
     io->tail = tail_of(memory, node);
+    io->behind_relu = node->front != AB_NONE;
     io->dout = ab_cell_memory_tensor(memory, node->out_grad);
 }
 
@@ -195,6 +196,10 @@ bool ab_walk_is_fused(const ab_walk *walk, int head) {
 
 bool ab_walk_is_fused_backward(const ab_walk *walk, int head) {
     return ab_walk_is_fused(walk, head) && walk->memory->plan->node[head].tail_backward;
+}
+
+bool ab_walk_fuses_front(const ab_walk *walk, int n) {
+    return n != AB_NONE && walk->memory->plan->node[n].front != AB_NONE && ab_walk_is_fused(walk, n);
 }
 
 bool ab_walk_passes_casts(const ab_walk *walk) {

@@ -53,6 +53,9 @@ ab_exec ab_walk_node_exec(const ab_walk *walk, int node);
 bool ab_walk_is_fused(const ab_walk *walk, int head);
 bool ab_walk_is_fused_backward(const ab_walk *walk, int head);
 
+/* The same of the backward pass of node n and of the relu before it. */
+bool ab_walk_fuses_front(const ab_walk *walk, int n);
+
 /* Whether ops now pass by the casts beside them (plan_casts.c): on the host, where nobody looks at the step.
  */
 bool ab_walk_passes_casts(const ab_walk *walk);

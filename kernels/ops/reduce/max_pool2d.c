@@ -1,5 +1,7 @@
 /* max_pool2d: the maximum of each window. Padding is ignored, NaN propagates, and of equal values the first
- * in row order gets the gradient, as in torch. Backward recomputes the argmax instead of storing it. */
+ * in row order gets the gradient, as in torch. Backward recomputes the argmax instead of storing it, and does
+ * that of a relu before it (op.h, behind_relu): of the gradient, which is 0 elsewhere, it masks the maxima.
+ */
 #include "kernels/ops/reduce/pool.h"
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_pool.h"
@@ -39,8 +41,9 @@ static void forward_image(const void *self, float *out, const float *in, const f
 static void backward_image(const void *self, float *din, const float *in, const float *dout) {
     const ab_pool *pool = self;
     const ab_window *w = &pool->window;
-    if (!is_plain(w) || !ab_vec_pool_get()->max_pool_backward(w, in, dout, din))
-        pool->vec->max_pool_backward(w, in, dout, din);
+    if (is_plain(w) && ab_vec_pool_get()->max_pool_backward(w, pool->after_relu, in, dout, din)) return;
+    pool->vec->max_pool_backward(w, in, dout, din);
+    if (pool->after_relu) pool->vec->relu_backward(din, in, din, w->in[0] * w->in[1] * w->channels);
 }
 
 static bool forward_bits(const void *self, uint16_t infinity, uint16_t *out, const uint16_t *in,
@@ -53,7 +56,8 @@ static bool forward_bits(const void *self, uint16_t infinity, uint16_t *out, con
 static bool backward_bits(const void *self, uint16_t infinity, uint16_t *din, const uint16_t *in,
                           const uint16_t *dout) {
     const ab_pool *pool = self;
-    return ab_vec_pool_get()->max_pool_backward_bits(&pool->window, infinity, in, dout, din);
+    return ab_vec_pool_get()->max_pool_backward_bits(&pool->window, pool->after_relu, infinity, in, dout,
+                                                     din);
 }
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
@@ -66,9 +70,15 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     if (!io->din[0]) return AB_OK;
     ab_pool pool = ab_pool_of(io->attrs, &io->in[0]->shape, &io->dout->shape);
+    pool.after_relu = exec->fuse;
     ab_map_images_bits(exec, io->din[0], backward_image, is_plain(&pool.window) ? backward_bits : NULL, &pool,
                        io->in[0], io->dout);
     return AB_OK;
+}
+
+static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
+    io->fuses = io->behind_relu;
+    return ab_pool_prepare(exec, io, workspace_bytes, state_bytes);
 }
 
 const ab_op ab_op_max_pool2d = {.name = "max_pool2d",
@@ -78,7 +88,7 @@ const ab_op ab_op_max_pool2d = {.name = "max_pool2d",
                                 .finish_attrs = finish_attrs,
                                 .infer = infer,
                                 .backward_needs = 1u << 0,
-                                .prepare = ab_pool_prepare,
+                                .prepare = prepare,
                                 .forward = forward,
                                 .backward = backward,
                                 .flops = ab_pool_flops,

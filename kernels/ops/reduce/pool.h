@@ -26,6 +26,7 @@ ab_window ab_pool_window(const ab_pool_attrs *attrs);
 typedef struct ab_pool {
     ab_window window;
     bool count_pad;
+    bool after_relu; /* max_pool2d backward: does that of the relu before it, too */
     const ab_vec_ops *vec;
 } ab_pool;
 

@@ -1,6 +1,6 @@
-/* Batch norms that compute the relu, or the addition and the relu, behind them (plan_tails.c): steps that
- * somebody looks at, in which every op runs by itself, give the same bits, and plans find the tails there are
- * and no others. */
+/* Batch norms that compute the relu, or the addition and the relu, behind them, and poolings that compute the
+ * gradient of the relu before them (plan_tails.c): steps that somebody looks at, in which every op runs by
+ * itself, give the same bits, and plans find the tails and fronts there are and no others. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/looked_at_testing.h"
 
@@ -29,6 +29,25 @@ static const char residual[] =
     "\"batch_norm1d\"}, "
     "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
 
+/* Poolings after relus: of windows side by side, that leave pixels out, and that overlap; the last relu is
+ * read twice. */
+static const char pooled[] =
+    "{\"name\": \"conv0\", \"op\": \"conv2d\", \"out_channels\": 6, \"kernel_size\": 3, \"padding\": 2}, "
+    "{\"name\": \"relu0\", \"op\": \"relu\"}, "
+    "{\"name\": \"pool0\", \"op\": \"max_pool2d\", \"kernel_size\": 2}, "
+    "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 17, \"kernel_size\": 3, \"padding\": 2}, "
+    "{\"name\": \"relu1\", \"op\": \"relu\"}, "
+    "{\"name\": \"pool1\", \"op\": \"max_pool2d\", \"kernel_size\": 2}, "
+    "{\"name\": \"conv2\", \"op\": \"conv2d\", \"out_channels\": 8, \"kernel_size\": 3, \"padding\": 2}, "
+    "{\"name\": \"relu2\", \"op\": \"relu\"}, "
+    "{\"name\": \"pool2\", \"op\": \"max_pool2d\", \"kernel_size\": 3, \"stride\": 1}, "
+    "{\"name\": \"conv3\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 1}, "
+    "{\"name\": \"relu3\", \"op\": \"relu\"}, "
+    "{\"name\": \"pool3\", \"op\": \"max_pool2d\", \"kernel_size\": 1}, "
+    "{\"name\": \"sum\", \"op\": \"add\", \"in\": [\"relu3\", \"pool3\"]}, "
+    "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"fc\", \"op\": \"linear\", "
+    "\"out_features\": 3}, {\"name\": \"loss\", \"op\": \"cross_entropy\"}";
+
 /* ---- bits ------------------------------------------------------------------------------------ */
 
 static void check_bits(const ab_net *net, const char *level, const ab_format *half) {
@@ -44,9 +63,9 @@ static void check_bits(const ab_net *net, const char *level, const ab_format *ha
 static void fused_steps_give_the_bits_of_steps_op_by_op(void **state) {
     (void)state;
     static const char *const levels[] = {"O0", "O1", "torch:autocast", "O2", "O3"};
-    for (int frozen = 0; frozen < 2; frozen++) {
-        ab_net *net = pt_net(residual);
-        if (frozen) assert_int_equal(ab_net_freeze(net), 6);
+    for (int kind = 0; kind < 3; kind++) {
+        ab_net *net = pt_net(kind == 2 ? pooled : residual);
+        if (kind == 1) assert_int_equal(ab_net_freeze(net), 6);
         for (int isa = AB_ISA_PLAIN; isa <= (int)ab_isa_best() && isa <= AB_ISA_AVX512; isa++) {
             assert_int_equal(ab_isa_force((ab_isa)isa), AB_OK);
             assert_int_equal(ab_parallel_start(1 + isa % 2), AB_OK);
@@ -143,6 +162,26 @@ static void plans_find_relus_and_additions_behind_batch_norms(void **state) {
     }
 }
 
+static void plans_find_relus_before_poolings(void **state) {
+    (void)state;
+    static const char *const levels[] = {"O0", "O1", "O2", "O3"};
+    static const char *const rows[][2] = {{"relu0", "pool0"}, {"relu1", "pool1"}, {"relu2", "pool2"}};
+    for (size_t l = 0; l < AB_COUNT_OF(levels); l++) {
+        ab_net *net;
+        ab_plan *plan = plan_of(pooled, levels[l], &net);
+        int fronts = 0;
+        for (int n = 0; n < plan->nodes; n++) fronts += plan->node[n].front != AB_NONE;
+        assert_int_equal(fronts, (int)AB_COUNT_OF(rows));
+        for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+            const int relu = node_at(plan, rows[i][0]), pool = node_at(plan, rows[i][1]);
+            assert_true(plan->node[pool].front == relu && plan->node[relu].behind == pool);
+            assert_int_equal(plan->tensor[plan->node[relu].in_grad[0]].shares, plan->node[relu].out_grad);
+        }
+        ab_plan_destroy(plan);
+        ab_net_free(net);
+    }
+}
+
 #define CONV "{\"name\": \"conv\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 1}, "
 #define BN "{\"name\": \"bn\", \"op\": \"batch_norm2d\"}, "
 #define RELU "{\"name\": \"relu\", \"op\": \"relu\"}, "
@@ -179,6 +218,7 @@ int main(void) {
         cmocka_unit_test(evaluations_have_the_loss_of_shown_ones),
         cmocka_unit_test(cells_say_which_ops_another_computes),
         cmocka_unit_test(plans_find_relus_and_additions_behind_batch_norms),
+        cmocka_unit_test(plans_find_relus_before_poolings),
         cmocka_unit_test(plans_leave_other_ops_apart),
     };
     return cmocka_run_group_tests(tests, make_data, NULL);

@@ -13,7 +13,7 @@ AB_BEGIN_DECLS
 enum {
     AB_BLOCK = 2048,             /* elements: 8 KiB of fp32, so three buffers fit the L1 cache */
     AB_WIDE_BLOCK = 16 * 1024,   /* elements: for conversions without a buffer */
-    AB_PARALLEL_MIN = 64 * 1024, /* elements; smaller work runs on one thread, since waking a second one costs
+    AB_PARALLEL_MIN = 16 * 1024, /* elements; smaller work runs on one thread, since waking a second one costs
                                     more than it saves */
     AB_ALIGN = 64                /* bytes: alignment of all workspace and state allocations */
 };

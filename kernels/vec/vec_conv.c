@@ -197,15 +197,13 @@ static AB_FORCE_INLINE void vectors_of_row(const ab_narrow_row *job, const int c
 
 #define ROW(channels)                                                                                        \
     static void row_of_##channels(const ab_narrow_row *job) { vectors_of_row(job, channels); }
-ROW(1)
-ROW(2)
-ROW(3)
-ROW(4)
-ROW(5) ROW(6) ROW(7) ROW(8)
+#define NAME(channels) row_of_##channels,
+#define COUNTS(each) each(1) each(2) each(3) each(4) each(5) each(6) each(7) each(8)
 
-    static void row(const ab_narrow_row *job) {
-    static void (*const rows[AB_NARROW])(const ab_narrow_row *) = {row_of_1, row_of_2, row_of_3, row_of_4,
-                                                                   row_of_5, row_of_6, row_of_7, row_of_8};
+COUNTS(ROW)
+
+static void row(const ab_narrow_row *job) {
+    static void (*const rows[AB_NARROW])(const ab_narrow_row *) = {COUNTS(NAME)};
     (job->pixels >= LANES ? rows[job->channels - 1] : narrow_row)(job);
 }
 

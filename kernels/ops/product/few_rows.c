@@ -9,9 +9,10 @@
 
 #include <stdlib.h>
 
-/* BLOCK: outputs per claim. PART: most values of the inner dimension per part. TURN: of a panel that are
- * packed per claim. */
-enum { BLOCK = 8 * AB_PANEL_ROWS, PART = 512, TURN = 128 };
+/* BLOCK: outputs per claim. PART: most values of the inner dimension per part. PITCH: from one row of widened
+ * weights to the next; rows that are a power of two apart share the sets of the L1 cache. TURN: values of the
+ * inner dimension that are packed per claim. */
+enum { BLOCK = 8 * AB_PANEL_ROWS, PART = 512, PITCH = PART + 16, TURN = 128 };
 
 typedef struct few_rows {
     ab_pass base;
@@ -56,19 +57,13 @@ static int64_t part_size(const few_rows *p, int64_t part) {
 static void pack_piece(void *argument, int64_t index, int thread) {
     const few_job *job = argument;
     const few_rows *p = job->p;
-    const ab_vec_panel *vec = ab_vec_panel_get();
     const int64_t pieces = ab_div_up(p->inner, TURN), panel = index / pieces, first = index % pieces * TURN,
                   n = ab_min64(TURN, p->inner - first), rows = rows_in(p, panel);
     const ab_panel_part from =
         ab_panel_part_of(&job->src, panel * AB_PANEL * p->inner + first, p->inner, rows, n);
-    float *to = panel_of(job, panel) + first * AB_PANEL, *buffer = thread_buffer(job);
+    float *to = panel_of(job, panel) + first * AB_PANEL;
     (void)thread;
-    if (from.kind == AB_PANEL_FP32) {
-        vec->transpose(to, AB_PANEL, from.data, p->inner, rows, n);
-    } else {
-        ab_vec_part_get()->read(buffer, TURN, &from);
-        vec->transpose(to, AB_PANEL, buffer, TURN, rows, n);
-    }
+    ab_vec_panel_get()->turn(to, AB_PANEL, &from);
     for (int64_t k = 0; k < n; k++, to += AB_PANEL)
         for (int64_t r = rows; r < columns_in(p, panel); r++) to[r] = 0.0f;
 }
@@ -79,8 +74,8 @@ static void pack_piece(void *argument, int64_t index, int thread) {
 typedef struct block {
     int64_t first, count; /* outputs */
     float *sums;          /* [output][AB_PANEL], of a panel */
-    float *weights;       /* widened, of two tiles: [output][PART] */
-    float *result;        /* [row][output], of a panel */
+    float *weights;       /* widened, of two tiles: [output][PITCH] */
+    float *result;        /* [row][output], of a panel, in formats that the loops do not know */
 } block;
 
 static block block_of(const few_job *job, int64_t k) {
@@ -90,21 +85,20 @@ static block block_of(const few_job *job, int64_t k) {
                    .count = ab_min64(BLOCK, p->outputs - k * BLOCK),
                    .sums = sums,
                    .weights = weights,
-                   .result = weights + 2 * AB_PANEL_ROWS * PART};
+                   .result = weights + 2 * AB_PANEL_ROWS * PITCH};
 }
 
 void ab_turned_panel_store(const ab_turned_panel *t) {
     const ab_vec_panel *vec = ab_vec_panel_get();
-    const float *bias = t->args->bias;
+    const float *bias = t->args->bias ? t->args->bias + t->first : NULL;
     const int64_t at = t->row * t->outputs + t->first;
-    const ab_panel_part part = ab_panel_part_of(&t->dst, at, t->outputs, t->rows, t->count);
-    for (int64_t i = 0; bias && i < t->count; i++)
-        for (int64_t r = 0; r < AB_PANEL; r++) t->sums[i * AB_PANEL + r] += bias[t->first + i];
-    if (t->dst.format == &ab_format_fp32) {
-        vec->transpose(part.data, t->outputs, t->sums, AB_PANEL, t->count, t->rows);
+    const ab_panel_part part = ab_panel_part_of(&t->dst, at, t->outputs, t->rows, t->count),
+                        wide = {t->buffer, AB_PANEL_FP32, t->count, t->rows, t->count};
+    if (ab_panel_stores(t->dst.format)) {
+        vec->store_turned(&part, t->sums, bias);
         return;
     }
-    vec->transpose(t->buffer, t->count, t->sums, AB_PANEL, t->count, t->rows);
+    vec->store_turned(&wide, t->sums, bias);
     ab_panel_store(t->args, &t->dst, at, &part, t->buffer, t->count);
 }
 
@@ -132,7 +126,7 @@ static ab_panel_part weights_of(const few_job *job, const block *b, int64_t row,
 /* Half weights are widened to one of two places while those in the other are multiplied; the first ones
  * before. */
 static float *widened(const block *b, int64_t row) {
-    return b->weights + row / AB_PANEL_ROWS % 2 * AB_PANEL_ROWS * PART;
+    return b->weights + row / AB_PANEL_ROWS % 2 * AB_PANEL_ROWS * PITCH;
 }
 
 /* What a tile widens: the weights of the next one, if that is whole. */
@@ -143,7 +137,7 @@ static const ab_panel_ahead *ahead_of(const block *b, const ab_panel_part *next,
                               .kind = next->kind,
                               .to = widened(b, row),
                               .from_step = next->step,
-                              .to_step = PART};
+                              .to_step = PITCH};
     return ahead;
 }
 
@@ -161,9 +155,9 @@ static void add_part(const few_job *job, const block *b, int64_t panel, int64_t 
         const ab_panel_part own = weights_of(job, b, row, first, tile.inner),
                             next = weights_of(job, b, below, first, tile.inner);
         const bool in_place = own.kind == AB_PANEL_FP32;
-        if (!in_place && !tile.ahead) ab_vec_part_get()->read(widened(b, row), PART, &own);
+        if (!in_place && !tile.ahead) ab_vec_part_get()->read(widened(b, row), PITCH, &own);
         tile.a = in_place ? own.data : widened(b, row);
-        tile.a_step = in_place ? p->inner : PART;
+        tile.a_step = in_place ? p->inner : PITCH;
         tile.rows = own.rows;
         tile.c = b->sums + row * AB_PANEL;
         tile.ahead = ahead_of(b, &next, below, &ahead);
@@ -207,14 +201,14 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 static void destroy(ab_pass *pass) { free(pass); }
 
 static void size_buffers(few_rows *p) {
-    const int64_t sums = BLOCK * AB_PANEL, floats = 2 * sums + 2 * AB_PANEL_ROWS * PART;
+    const int64_t sums = BLOCK * AB_PANEL, floats = 2 * sums + 2 * AB_PANEL_ROWS * PITCH;
     p->panels = ab_div_up(p->rows, AB_PANEL);
     p->parts = ab_div_up(p->inner, PART);
     p->part = ab_div_up(ab_div_up(p->inner, p->parts), AB_PANEL_STEP) * AB_PANEL_STEP;
     const int64_t tiles = p->panels * p->parts * (BLOCK / AB_PANEL_ROWS);
     p->ahead_bytes = ab_aligned((size_t)ab_div_up(BLOCK * p->inner * (int64_t)sizeof(float), tiles));
     p->panels_bytes = ab_floats_bytes(p->panels * p->inner * AB_PANEL);
-    p->thread_bytes = ab_floats_bytes(ab_max64(floats, AB_PANEL * TURN));
+    p->thread_bytes = ab_floats_bytes(floats);
     p->base.scratch_bytes = p->panels_bytes + (size_t)p->threads * p->thread_bytes;
 }
 

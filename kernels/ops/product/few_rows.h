@@ -37,8 +37,8 @@ typedef struct ab_turned_panel {
     int64_t outputs;      /* of the layer */
     int64_t first, count; /* outputs */
     int64_t row, rows;
-    float *sums;   /* [output][AB_PANEL] */
-    float *buffer; /* [row][output], used if dst is not fp32 */
+    float *sums;   /* [output][AB_PANEL], room for a multiple of AB_PANEL_STEP outputs */
+    float *buffer; /* [row][output], for formats that the loops do not know */
 } ab_turned_panel;
 
 /* Adds the bias, turns the panel and rounds it to dst. Changes its sums. */

@@ -1,5 +1,5 @@
-/* Backward products of few rows; see pass.h. The rows' gradients are widened once (for weight gradients
- * transposed, too); the other operand is packed as panels, [inner][AB_PANEL columns], a group of them at a
+/* Backward products of few rows; see pass.h. The rows' gradients are widened once, for weight gradients
+ * transposed as well; the other operand is packed as panels, [inner][AB_PANEL columns], a group of them at a
  * time. A thread computes the columns of a group, a block of result rows after the other. The inner dimension
  * is cut so that a part of a panel stays in the L1 cache for a block. */
 #include "kernels/ops/product/few_rows.h"
@@ -42,13 +42,14 @@ static float *thread_buffer(const few_job *job) {
 
 /* dout in fp32 as the lines of the product, in place where it is that already. */
 static const float *pack_lines(const few_backward *p, const ab_values *dout, float *lines) {
-    const int64_t n = p->rows * p->outputs;
     const ab_panel_part all = ab_panel_part_of(dout, 0, p->outputs, p->rows, p->outputs);
-    if (all.kind != AB_PANEL_FP32) ab_widen(lines, dout->data, dout->format, n);
-    const float *values = all.kind == AB_PANEL_FP32 ? all.data : lines;
-    if (!p->weights) return values;
-    ab_vec_panel_get()->transpose(lines + n, p->rows, values, p->outputs, p->rows, p->outputs);
-    return lines + n;
+    if (p->weights) {
+        ab_vec_panel_get()->turn(lines, p->rows, &all);
+        return lines;
+    }
+    if (all.kind == AB_PANEL_FP32) return all.data;
+    ab_widen(lines, dout->data, dout->format, p->rows * p->outputs);
+    return lines;
 }
 
 /* A group of columns, its buffers and what is packed of it. */
@@ -180,8 +181,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 static void destroy(ab_pass *pass) { free(pass); }
 
 static void size_buffers(few_backward *p) {
-    const int64_t dout = p->rows * p->outputs;
-    p->lines_bytes = ab_floats_bytes(p->weights ? 2 * dout : dout);
+    p->lines_bytes = ab_floats_bytes(p->rows * p->outputs);
     p->thread_bytes = ab_floats_bytes(INNER * GROUP + p->block * GROUP);
     p->base.scratch_bytes = p->lines_bytes + (size_t)p->threads * p->thread_bytes;
 }

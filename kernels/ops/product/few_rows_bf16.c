@@ -187,10 +187,11 @@ static void run_columns(void *argument, int64_t index, int thread) {
 /* dout as lines of the weight gradient: transposed, and padded to whole tiles. Widening is exact. */
 static const uint16_t *turn_dout(const few_bf16 *p, const void *dout, void *scratch) {
     uint16_t *lines = scratch;
-    float *wide = (float *)(void *)(lines + p->line_values), *turned = wide + p->inner * p->lines;
-    ab_widen(wide, dout, &ab_format_bf16, p->inner * p->lines);
+    float *turned = (float *)(void *)(lines + p->line_values);
+    const ab_values values = {dout, &ab_format_bf16};
+    const ab_panel_part all = ab_panel_part_of(&values, 0, p->lines, p->inner, p->lines);
     memset(turned, 0, (size_t)p->line_values * sizeof *turned);
-    ab_vec_panel_get()->transpose(turned, p->padded, wide, p->lines, p->inner, p->lines);
+    ab_vec_panel_get()->turn(turned, p->padded, &all);
     ab_narrow(lines, &ab_format_bf16, turned, p->line_values);
     return lines;
 }
@@ -233,8 +234,7 @@ static void size_buffers(few_bf16 *p) {
     }
     if (p->kind == AB_PASS_BACKWARD_WEIGHTS) {
         p->line_values = padded_lines(p) * p->padded;
-        p->shared_bytes =
-            ab_halves_bytes(p->line_values) + ab_floats_bytes(p->inner * p->lines + p->line_values);
+        p->shared_bytes = ab_halves_bytes(p->line_values) + ab_floats_bytes(p->line_values);
     }
     p->thread_bytes = ab_floats_bytes(kept_lines(p) * PANEL) + ab_halves_bytes(SIDE * PART + PANEL * PART);
     p->base.scratch_bytes = p->shared_bytes + (size_t)p->threads * p->thread_bytes;

@@ -41,16 +41,27 @@ static AB_FORCE_INLINE void add_step(wide (*sum)[MAX_VECTORS], const tile_rows *
     }
 }
 
-/* LANES values of each row of `ahead` from k on, widened. */
-static AB_FORCE_INLINE void widen_ahead(const ab_panel_ahead *ahead, int64_t k, const ab_panel_kind kind) {
-#pragma GCC unroll 6
-    for (int r = 0; r < AB_PANEL_ROWS; r++) {
-        const uint16_t *from = (const uint16_t *)ahead->from + r * ahead->from_step + k;
-        float *to = ahead->to + r * ahead->to_step + k;
-        if (kind == AB_PANEL_FP16)
-            widen_fp16(to, from, LANES);
-        else
-            widen_bf16_operands(to, from, LANES);
+/* Row r's LANES values of `ahead` from k on, widened. */
+static AB_FORCE_INLINE void widen_ahead(const ab_panel_ahead *ahead, int64_t r, int64_t k,
+                                        const ab_panel_kind kind) {
+    const uint16_t *from = (const uint16_t *)ahead->from + r * ahead->from_step + k;
+    float *to = ahead->to + r * ahead->to_step + k;
+    if (kind == AB_PANEL_FP16)
+        widen_fp16(to, from, LANES);
+    else
+        widen_bf16_operands(to, from, LANES);
+}
+
+/* As many steps as a vector has lanes, between which a vector of each row of `ahead`, which is local to the
+ * caller so that no store changes it, is widened. */
+static AB_FORCE_INLINE void add_steps(wide (*sum)[MAX_VECTORS], const tile_rows *t, int64_t k, const int rows,
+                                      const int vectors, const ab_panel_ahead *ahead,
+                                      const ab_panel_kind kind) {
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < LANES; i++) {
+#pragma GCC unroll 2
+        for (int64_t r = i; r < AB_PANEL_ROWS; r += LANES) widen_ahead(ahead, r, k, kind);
+        add_step(sum, t, k + i, rows, vectors);
     }
 }
 
@@ -73,11 +84,8 @@ static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, c
         for (int v = 0; v < vectors; v++) sum[r][v] = wide_load(from + r * from_step + v * LANES);
     }
     if (ahead != AB_PANEL_FP32) {
-        for (; k + LANES <= job->inner; k += LANES) {
-            widen_ahead(job->ahead, k, ahead);
-#pragma GCC unroll 4
-            for (int64_t i = 0; i < LANES; i++) add_step(sum, &t, k + i, rows, vectors);
-        }
+        const ab_panel_ahead next = *job->ahead;
+        for (; k + LANES <= job->inner; k += LANES) add_steps(sum, &t, k, rows, vectors, &next, ahead);
     }
 #pragma GCC unroll 4
     for (; k < job->inner; k++) add_step(sum, &t, k, rows, vectors);
@@ -113,8 +121,8 @@ TILES(narrowest_fp32, 1, AB_PANEL_FP32)
 TILES(narrowest_fp16, 1, AB_PANEL_FP16)
 TILES(narrowest_bf16, 1, AB_PANEL_BF16)
 
-/* Fewer registers than AVX-512 has do not suffice to widen beside the sums. */
-enum { WIDENS = LANES >= 16 };
+/* Without vectors of eight, to widen beside the sums saves nothing. */
+enum { WIDENS = LANES >= 8 };
 
 static void widening_fp16(const ab_panel_tile *job, int64_t at) {
     columns_tile(job, at, AB_PANEL_ROWS, MAX_VECTORS, AB_PANEL_FP32, AB_PANEL_FP16);
@@ -155,5 +163,99 @@ static void tile(const ab_panel_tile *job) {
     for (; at < job->columns; at += LANES) narrowest[kind][job->rows - 1](job, at);
 }
 
+/* ---- turned values --------------------------------------------------------------------------- */
+
+/* SIDE: rows and columns that turn_eight turns. STRIP: halves of a row that are widened at a time, a line of
+ * the cache. GROUP: values of a row that are rounded at a time. */
+enum { SIDE = 8, STRIP = 32, GROUP = 16 };
+
+/* Turns up to SIDE rows of up to STRIP halves. */
+static AB_FORCE_INLINE void turn_strip(float *dst, int64_t dst_step, const uint16_t *from, int64_t from_step,
+                                       const int64_t rows, const int64_t columns, const ab_panel_kind kind) {
+    _Alignas(64) float widened[SIDE][STRIP];
+    int64_t c = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        if (kind == AB_PANEL_FP16)
+            widen_fp16(widened[r], from + r * from_step, columns);
+        else
+            widen_bf16_operands(widened[r], from + r * from_step, columns);
+    }
+    for (; rows == SIDE && c + SIDE <= columns; c += SIDE)
+        turn_eight(dst + c * dst_step, dst_step, widened[0] + c, STRIP);
+    for (; c < columns; c++)
+        for (int64_t r = 0; r < rows; r++) dst[c * dst_step + r] = widened[r][c];
+}
+
+static AB_FORCE_INLINE void turn_halves(float *dst, int64_t dst_step, const ab_panel_part *from,
+                                        const ab_panel_kind kind) {
+    const uint16_t *half = from->data;
+    for (int64_t c = 0; c < from->columns; c += STRIP) {
+        const int64_t columns = from->columns - c < STRIP ? from->columns - c : STRIP;
+        for (int64_t r = 0; r < from->rows; r += SIDE) {
+            const int64_t rows = from->rows - r < SIDE ? from->rows - r : SIDE;
+            float *to = dst + c * dst_step + r;
+            if (rows == SIDE && columns == STRIP)
+                turn_strip(to, dst_step, half + r * from->step + c, from->step, SIDE, STRIP, kind);
+            else
+                turn_strip(to, dst_step, half + r * from->step + c, from->step, rows, columns, kind);
+        }
+    }
+}
+
+static void turn_part(float *dst, int64_t dst_step, const ab_panel_part *from) {
+    if (from->kind == AB_PANEL_FP32)
+        wide_transpose(dst, dst_step, from->data, from->step, from->rows, from->columns);
+    else if (from->kind == AB_PANEL_FP16)
+        turn_halves(dst, dst_step, from, AB_PANEL_FP16);
+    else
+        turn_halves(dst, dst_step, from, AB_PANEL_BF16);
+}
+
+static AB_FORCE_INLINE void add_bias(float *sums, const float *bias, int64_t count, int64_t rows) {
+    for (int64_t c = 0; c < count; c++) {
+        float *sum = sums + c * AB_PANEL;
+        const wide add = wide_set(bias[c]);
+        for (int64_t r = 0; r < rows; r += LANES) wide_store(sum + r, wide_add(wide_load(sum + r), add));
+    }
+}
+
+/* n: at most GROUP. */
+static AB_FORCE_INLINE void store_group(const ab_panel_part *to, int64_t r, int64_t c, const float *value,
+                                        const int64_t n, const ab_panel_kind kind) {
+    uint16_t *half = (uint16_t *)to->data + r * to->step + c;
+    if (kind == AB_PANEL_FP16)
+        narrow_fp16(half, value, n);
+    else
+        narrow_bf16(half, value, n);
+}
+
+static AB_FORCE_INLINE void turn_sums(const ab_panel_part *to, const float *sums, const ab_panel_kind kind) {
+    _Alignas(64) float turned[SIDE][GROUP];
+    for (int64_t c = 0; c < to->columns; c += GROUP) {
+        const int64_t n = to->columns - c < GROUP ? to->columns - c : GROUP;
+        for (int64_t r = 0; r < to->rows; r += SIDE) {
+            for (int half = 0; half < GROUP; half += SIDE)
+                turn_eight(turned[0] + half, GROUP, sums + (c + half) * AB_PANEL + r, AB_PANEL);
+            for (int64_t i = 0; i < SIDE && r + i < to->rows; i++) {
+                if (n == GROUP)
+                    store_group(to, r + i, c, turned[i], GROUP, kind);
+                else
+                    store_group(to, r + i, c, turned[i], n, kind);
+            }
+        }
+    }
+}
+
+static void store_turned(const ab_panel_part *to, float *sums, const float *bias) {
+    if (bias) add_bias(sums, bias, to->columns, to->rows);
+    if (to->kind == AB_PANEL_FP32)
+        wide_transpose(to->data, to->step, sums, AB_PANEL, to->columns, to->rows);
+    else if (to->kind == AB_PANEL_FP16)
+        turn_sums(to, sums, AB_PANEL_FP16);
+    else
+        turn_sums(to, sums, AB_PANEL_BF16);
+}
+
 extern const ab_vec_panel PASTE(ab_vec_panel_, AB_ISA_SUFFIX);
-const ab_vec_panel PASTE(ab_vec_panel_, AB_ISA_SUFFIX) = {.tile = tile, .transpose = wide_transpose};
+const ab_vec_panel PASTE(ab_vec_panel_, AB_ISA_SUFFIX) = {
+    .tile = tile, .transpose = wide_transpose, .turn = turn_part, .store_turned = store_turned};

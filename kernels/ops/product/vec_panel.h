@@ -46,6 +46,11 @@ typedef struct ab_vec_panel {
     /* dst[c * dst_step + r] = src[r * src_step + c] for r < rows, c < columns */
     void (*transpose)(float *dst, int64_t dst_step, const float *src, int64_t src_step, int64_t rows,
                       int64_t columns);
+    /* dst[c * dst_step + r] = the part's value in row r, column c, widened */
+    void (*turn)(float *dst, int64_t dst_step, const ab_panel_part *from);
+    /* The part's value in row r < AB_PANEL, column c = sums[c * AB_PANEL + r] + bias[c], rounded once; bias
+     * NULL: none. Changes the sums, whose rows are read up to a multiple of AB_PANEL_STEP, as are columns. */
+    void (*store_turned)(const ab_panel_part *to, float *sums, const float *bias);
 } ab_vec_panel;
 
 AB_END_DECLS

@@ -153,12 +153,29 @@ static void prepare(ab_lookup_table *table, const void *values, int bytes) {
     memcpy(&table->as, values, (size_t)(AB_LOOKUP * bytes));
 }
 
+/* Values are stored in vectors: the stores of single ones wait for one another. */
 static void look_up_halves(uint16_t *to, const ab_lookup_table *table, const uint8_t *from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] = table->as.half[from[i]];
+    enum { RUN = 8 };
+    const uint16_t *half = table->as.half;
+    int64_t i = 0;
+    for (; i + RUN <= n; i += RUN) {
+        const uint8_t *x = from + i;
+        const uint16_t run[RUN] = {half[x[0]], half[x[1]], half[x[2]], half[x[3]],
+                                   half[x[4]], half[x[5]], half[x[6]], half[x[7]]};
+        memcpy(to + i, run, sizeof run);
+    }
+    for (; i < n; i++) to[i] = half[from[i]];
 }
 
 static void look_up_words(float *to, const ab_lookup_table *table, const uint8_t *from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] = table->as.word[from[i]];
+    enum { RUN = 4 };
+    const float *word = table->as.word;
+    int64_t i = 0;
+    for (; i + RUN <= n; i += RUN) {
+        const float run[RUN] = {word[from[i]], word[from[i + 1]], word[from[i + 2]], word[from[i + 3]]};
+        memcpy(to + i, run, sizeof run);
+    }
+    for (; i < n; i++) to[i] = word[from[i]];
 }
 
 #endif

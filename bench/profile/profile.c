@@ -51,6 +51,9 @@ void ab_profiler_end_step(ab_profiler *p, int64_t step_ns, float loss) {
     p->now[p->rows - 1] = step_ns;
     for (int r = 0; r < p->rows; r++) p->value[r * p->room + p->steps] = (double)p->now[r];
     for (int i = 0; i < ab_cell_plan(p->cell)->params; i++) p->left[i] = ab_cell_left_half(p->cell, i);
+    p->past[AB_TIMED_FORWARD] = ab_cell_passes_casts(p->cell, false);
+    p->past[AB_TIMED_BACKWARD] = ab_cell_passes_casts(p->cell, true);
+    p->batches_cast += !ab_cell_input_is_cast(p->cell);
     p->nonfinite += !isfinite(loss);
     p->steps++;
 }
@@ -83,21 +86,29 @@ static double bytes_of(const ab_plan *plan, int tensor) {
     return n * (t->format ? (double)ab_format_bytes(t->format, 1) : (double)sizeof(int32_t));
 }
 
-static double forward_bytes(const ab_plan *plan, const ab_plan_node *node) {
-    double bytes = bytes_of(plan, node->out);
-    for (int i = 0; i < node->inputs; i++) bytes += bytes_of(plan, node->in[i]);
+/* Bytes of a node's operand, or of the one behind the cast beside it. */
+static double operand_bytes(const ab_plan *plan, bool past, int behind, int own) {
+    return bytes_of(plan, past && behind != AB_NONE ? behind : own);
+}
+
+static double forward_bytes(const ab_plan *plan, const ab_plan_node *node, bool past) {
+    double bytes = operand_bytes(plan, past, node->past.out, node->out);
+    for (int i = 0; i < node->inputs; i++) bytes += operand_bytes(plan, past, node->past.in[i], node->in[i]);
     for (int i = 0; i < node->saves; i++) bytes += bytes_of(plan, node->saved[i]);
     for (int i = 0; i < node->params; i++) bytes += bytes_of(plan, plan->param[node->first_param + i].used);
     return bytes;
 }
 
 /* The output's gradient and what backward reads of the forward pass, and the gradients that it writes. */
-static double backward_bytes(const ab_plan *plan, const ab_plan_node *node) {
+static double backward_bytes(const ab_plan *plan, const ab_plan_node *node, bool past) {
+    const ab_plan_past *behind = &node->past;
     const unsigned needs = ab_plan_node_needs(plan, node);
-    double bytes = bytes_of(plan, node->out_grad);
+    double bytes = operand_bytes(plan, past, behind->out_grad, node->out_grad);
     if (needs & AB_NEEDS_OUT) bytes += bytes_of(plan, node->out);
-    for (int i = 0; i < node->inputs; i++)
-        bytes += (needs >> i & 1u ? bytes_of(plan, node->in[i]) : 0) + bytes_of(plan, node->in_grad[i]);
+    for (int i = 0; i < node->inputs; i++) {
+        if (needs >> i & 1u) bytes += operand_bytes(plan, past, behind->in[i], node->in[i]);
+        bytes += operand_bytes(plan, past, behind->in_grad[i], node->in_grad[i]);
+    }
     for (int i = 0; i < node->saves; i++) bytes += bytes_of(plan, node->saved[i]);
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &plan->param[node->first_param + i];
@@ -211,17 +222,26 @@ static void add_tail(const table *t, const ab_profiler *s, int n, int pass, ab_p
     if (pass == AB_TIMED_BACKWARD) row->bytes += bytes_of(plan, add->in_grad[addend_of(node, add)]);
 }
 
+/* Whether nobody ran the cast of node n in this pass: the op beside it passes it by, or the batch was written
+ * as its result. */
+static bool is_passed(const table *t, const ab_profiler *s, int n, int pass) {
+    const ab_plan_node *node = &t->plan->node[n];
+    if (pass == AB_TIMED_BACKWARD) return node->passed_backward && s->past[pass];
+    return pass == AB_TIMED_FORWARD && ((node->passed_forward && s->past[pass]) ||
+                                        (n == t->plan->input_cast && 2 * s->batches_cast < s->steps));
+}
+
 /* What a pass of a node computes, reads and writes. */
 static void add_work(const table *t, const ab_profiler *s, int n, int pass, ab_profile_row *row) {
     const ab_plan_node *node = &t->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(t->plan, node);
-    if (is_fused(t, n, (ab_timed_pass)pass)) return;
+    if (is_fused(t, n, (ab_timed_pass)pass) || is_passed(t, s, n, pass)) return;
     if (pass == AB_TIMED_FORWARD) {
         row->flops = forward_flops(t->plan, node, op);
-        row->bytes = forward_bytes(t->plan, node);
+        row->bytes = forward_bytes(t->plan, node, s->past[pass]);
     } else if (pass == AB_TIMED_BACKWARD) {
         row->flops = backward_flops(t->plan, node, op);
-        row->bytes = backward_bytes(t->plan, node);
+        row->bytes = backward_bytes(t->plan, node, s->past[pass]);
     } else {
         row->type = "cast";
         row->bytes = sums_bytes(t->plan, node, s->left);

@@ -55,9 +55,11 @@ typedef struct ab_profiler {
     int64_t room, steps; /* that are kept */
     int64_t nonfinite;   /* of their losses */
     int64_t stride, seen;
-    int64_t *now;  /* [rows]: of the current step */
-    double *value; /* [rows * room] */
-    bool *left;    /* [parameters]: the last step left the half gradient to the update */
+    int64_t *now;               /* [rows]: of the current step */
+    double *value;              /* [rows * room] */
+    bool *left;                 /* [parameters]: the last step left the half gradient to the update */
+    bool past[AB_TIMED_PASSES]; /* it ran no casts that ops pass by */
+    int64_t batches_cast;       /* steps whose batch was not written as the result of the plan's input_cast */
 } ab_profiler;
 
 /* `expected`: how many steps will be timed; of more than AB_PROFILER_MOST every second, third, ... is kept.

@@ -25,6 +25,22 @@ for op, ratio in ("scaled_dot_product_attention", 5 / 2), ("linear", 2):
     assert forward > 0 and backward == ratio * forward, (op, forward, backward)
 EOF
 
+# At O1 gelu and additions read and write halves past the casts beside them, which do not run.
+run profile --net gpt --data synthetic_text --batch 2 --threads 1 --levels O0,O1 --steps 2 --json -
+expect_rc 0 "profile of gpt at O1"
+checks=$((checks + 1))
+python3 - "$work/out" <<'EOF' || fail "bytes of ops that pass casts by"
+import json, sys
+full, mixed = ({(row["layer"], row["op"], row["pass"]): row["bytes"] for row in cell["rows"]}
+               for cell in json.load(open(sys.argv[1]))["cells"])
+for which in "forward", "backward":
+    gelu = ("h0.mlp.gelu", "gelu", which)
+    assert mixed[gelu] * 2 == full[gelu] > 0, (gelu, mixed[gelu], full[gelu])
+    add = ("h0.add1", "add", which)
+    assert mixed[add] < full[add], (add, mixed[add], full[add])
+    assert not mixed.get(("h0.mlp.fc2", "cast", which)), which
+EOF
+
 run profile "${common[@]}" --levels O0,O1,O2 --steps 3 --json -
 expect_rc 0 "profile as JSON"
 cp "$work/out" "$work/profile.json"
@@ -60,6 +76,18 @@ for cell in document["cells"]:
 weights = 61706  # of lenet5
 assert update["O0"] - update["O1"] == 2 * weights, update
 EOF
+
+# once samples are not counted any more, the batch is written in half: its cast does not run
+for steps in 3 600; do
+    run profile "${common[@]}" --levels O1 --steps $steps --json -
+    checks=$((checks + 1))
+    python3 - "$work/out" $steps <<'EOF' || fail "the cast of the batch in $steps steps"
+import json, sys
+rows = json.load(open(sys.argv[1]))["cells"][0]["rows"]
+cast = sum(row["bytes"] for row in rows if (row["layer"], row["op"]) == ("conv1", "cast"))
+assert (cast > 0) == (sys.argv[2] == "3"), cast
+EOF
+done
 
 # a training that diverges is not compared
 run profile "${common[@]}" --levels O0,O2 --lr 1e9 --steps 4

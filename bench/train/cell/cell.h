@@ -152,6 +152,12 @@ void ab_cell_time(ab_cell *cell, ab_step_times *times);
 /* Whether the last step left the half gradient of a parameter to the update, which widens it, uncast. */
 bool ab_cell_left_half(const ab_cell *cell, int param);
 
+/* Whether ops pass by the casts beside them (ab_plan_past) in steps that nobody looks at, forward or
+ * backward. */
+bool ab_cell_passes_casts(const ab_cell *cell, bool backward);
+/* Whether the last batch was written as the result of the plan's input_cast. */
+bool ab_cell_input_is_cast(const ab_cell *cell);
+
 /* Copies from another cell of the same network: the parameters as its ops will read them in its next step
  * (rounded to that format), its running statistics and its batch position. Optimizer state and loss scale are
  * kept. */

@@ -102,6 +102,12 @@ bool ab_cell_left_half(const ab_cell *cell, int param) {
     return i >= 0 && g->keeps_made && g->made[i];
 }
 
+bool ab_cell_passes_casts(const ab_cell *cell, bool backward) {
+    return ab_walk_passes_casts(&cell->walk) && !(backward && cell->layers);
+}
+
+bool ab_cell_input_is_cast(const ab_cell *cell) { return cell->walk.input_is_cast; }
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* The fp32 master if there is one: the tensor that the optimizer updates. */

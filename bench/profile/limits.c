@@ -4,8 +4,8 @@
 
 #include "bench/profile/round_trip.h"
 #include "bench/timer/timer.h"
+#include "kernels/core/device.h"
 #include "kernels/core/parallel.h"
-#include "kernels/format/convert.h"
 #include "kernels/ops/product/square.h"
 #include "kernels/vec/vec_math.h"
 
@@ -40,24 +40,11 @@ static void set_attr(unsigned char *attrs, const char *name, int64_t value) {
     }
 }
 
-static ab_status allocate(size_t bytes, void **block) {
-    const size_t line = 64;
-    *block = aligned_alloc(line, (bytes + line) / line * line);
-    return *block ? AB_OK : ab_fail(AB_NO_MEMORY, "profile: out of memory");
-}
-
 /* A square of small numbers; their sums stay within every format. */
 static ab_status fill(ab_tensor *tensor, int64_t side, const ab_format *format) {
-    const int64_t n = side * side;
-    float *values = malloc((size_t)n * sizeof *values);
     *tensor = (ab_tensor){
         .shape = {.ndim = 2, .dim = {side, side}}, .format = format, .device = &ab_device_cpu, .id = -1};
-    if (!values) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
-    ab_status status = allocate(ab_format_bytes(format, n), &tensor->data);
-    for (int64_t i = 0; i < n && status == AB_OK; i++) values[i] = ab_square_value(i);
-    if (status == AB_OK) ab_narrow(tensor->data, format, values, n);
-    free(values);
-    return status;
+    return ab_square_matrix(side, format, &tensor->data);
 }
 
 static ab_status open_product(product *p, const ab_format *format, ab_cpu_path path) {
@@ -72,8 +59,8 @@ static ab_status open_product(product *p, const ab_format *format, ab_cpu_path p
         .op = &ab_op_linear, .attrs = p->attrs, .in = {&p->in}, .out = &p->out, .params_version = 1};
     p->io.param[0] = &p->weight;
     AB_TRY(ab_op_linear.prepare(&p->exec, &p->io, &workspace, &state));
-    AB_TRY(allocate(workspace, &p->workspace));
-    AB_TRY(allocate(state, &p->state));
+    AB_TRY(ab_device_cpu.alloc(workspace, &p->workspace));
+    AB_TRY(ab_device_cpu.alloc(state, &p->state));
     p->exec.workspace = p->workspace;
     p->exec.workspace_bytes = workspace;
     if (ab_op_linear.bind) ab_op_linear.bind(&p->io, p->state);
@@ -189,7 +176,7 @@ static ab_status measure_product(int64_t side, const ab_format *format, ab_cpu_p
 static ab_status measure_functions(int64_t attempts_ns, ab_machine_limits *limits) {
     const ab_vec_math *vec = ab_vec_math_get();
     void *memory;
-    AB_TRY(allocate(sizeof(functions), &memory));
+    AB_TRY(ab_device_cpu.alloc(sizeof(functions), &memory));
     functions *f = memory;
     for (int i = 0; i < PER_CHUNK; i++) f->in[i] = (float)(i % 401 - 200) / 64.0f;
     ab_status status = AB_OK;
@@ -207,7 +194,7 @@ static ab_status measure_functions(int64_t attempts_ns, ab_machine_limits *limit
 static ab_status measure_copies(int64_t attempts_ns, ab_machine_limits *limits) {
     static const size_t sizes[AB_LIMIT_SIZES] = {64 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20};
     void *memory;
-    AB_TRY(allocate(sizes[AB_LIMIT_SIZES - 1], &memory));
+    AB_TRY(ab_device_cpu.alloc(sizes[AB_LIMIT_SIZES - 1], &memory));
     memset(memory, 1, sizes[AB_LIMIT_SIZES - 1]);
     ab_status status = AB_OK;
     for (int i = 0; i < AB_LIMIT_SIZES && status == AB_OK; i++) {

@@ -1,6 +1,7 @@
 /* A linear layer's forward pass by the library. */
 #include "kernels/ops/product/square.h"
 
+#include "kernels/core/device.h"
 #include "kernels/format/convert.h"
 #include "kernels/ops/product/dnnl_shim.h"
 
@@ -13,13 +14,18 @@ struct ab_square {
     bool nonfinite;
 };
 
-float ab_square_value(int64_t i) { return (float)(i % 17 - 8) / 64.0f; }
+float ab_square_element(int64_t i) { return (float)(i % 17 - 8) / 64.0f; }
 
-static ab_status allocate(size_t bytes, void *block) {
-    const size_t line = 64;
-    void *memory = aligned_alloc(line, (bytes + line) / line * line);
-    *(void **)block = memory;
-    return memory ? AB_OK : ab_fail(AB_NO_MEMORY, "product of squares: out of memory");
+ab_status ab_square_matrix(int64_t side, const ab_format *format, void **matrix) {
+    const int64_t n = side * side;
+    float *values = malloc((size_t)n * sizeof *values);
+    *matrix = NULL;
+    if (!values) return ab_fail(AB_NO_MEMORY, "product of squares: out of memory");
+    ab_status status = ab_device_cpu.alloc(ab_format_bytes(format, n), matrix);
+    for (int64_t i = 0; i < n && status == AB_OK; i++) values[i] = ab_square_element(i);
+    if (status == AB_OK) ab_narrow(*matrix, format, values, n);
+    free(values);
+    return status;
 }
 
 static ab_status make_pass(int64_t side, const ab_format *format, ab_pass **pass) {
@@ -29,14 +35,14 @@ static ab_status make_pass(int64_t side, const ab_format *format, ab_pass **pass
 }
 
 static ab_status fill(ab_square *s, int64_t side, const ab_format *format) {
-    const int64_t n = side * side;
-    AB_TRY(allocate((size_t)n * sizeof(float), &s->dst));
-    AB_TRY(allocate(ab_format_bytes(format, n), &s->src));
-    AB_TRY(allocate(s->pass->packed_bytes, &s->packed));
-    AB_TRY(allocate(s->pass->scratch_bytes, &s->scratch));
-    for (int64_t i = 0; i < n; i++) s->dst[i] = ab_square_value(i);
-    ab_narrow(s->src, format, s->dst, n);
-    return s->pass->packed_bytes ? s->pass->pack(s->pass, s->src, s->packed, s->scratch) : AB_OK;
+    ab_pass *pass = s->pass;
+    void *dst = NULL;
+    AB_TRY(ab_square_matrix(side, format, &s->src));
+    AB_TRY(ab_device_cpu.alloc((size_t)(side * side) * sizeof(float), &dst));
+    s->dst = dst;
+    AB_TRY(ab_device_cpu.alloc(pass->packed_bytes, &s->packed));
+    AB_TRY(ab_device_cpu.alloc(pass->scratch_bytes, &s->scratch));
+    return pass->packed_bytes ? pass->pack(pass, s->src, s->packed, s->scratch) : AB_OK;
 }
 
 ab_status ab_square_open(int64_t side, const ab_format *format, ab_square **square) {

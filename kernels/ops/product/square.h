@@ -23,7 +23,9 @@ const float *ab_square_result(const ab_square *square);
 void ab_square_close(ab_square *square); /* NULL is a no-op */
 
 /* Element i of a and of b, row by row: exact in every format. */
-float ab_square_value(int64_t i);
+float ab_square_element(int64_t i);
+/* A matrix of these elements, stored in `format`; the caller frees it. AB_NO_MEMORY, and *matrix is NULL. */
+AB_MUST_CHECK ab_status ab_square_matrix(int64_t side, const ab_format *format, void **matrix);
 
 AB_END_DECLS
 

@@ -15,7 +15,7 @@ enum { SIDE = 64 };
 static double expected(int64_t row, int64_t column) {
     double sum = 0;
     for (int64_t k = 0; k < SIDE; k++)
-        sum += (double)ab_square_value(row * SIDE + k) * (double)ab_square_value(column * SIDE + k);
+        sum += (double)ab_square_element(row * SIDE + k) * (double)ab_square_element(column * SIDE + k);
     return sum;
 }
 

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 static const char *const set_keys[] = {"status", "reason", "deterministic"};
+/* What a cell is: a line of another one is not taken. Lines of parts of a cell say the digest only. */
+static const char *const identity_keys[] = {"config_digest", "id"};
 
 static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "journal: out of memory"); }
 
@@ -50,6 +52,13 @@ ab_status ab_journal_start(ab_journal *journal, const char *path, const cJSON *d
     return status == AB_OK ? AB_OK : ab_outfile_close(&journal->out, status);
 }
 
+static void add_references(cJSON *to, const cJSON *from, const char *const *key, size_t keys) {
+    for (size_t i = 0; i < keys; i++) {
+        cJSON *value = (cJSON *)(uintptr_t)ab_json_at(from, key[i]);
+        if (value) cJSON_AddItemReferenceToObject(to, key[i], value);
+    }
+}
+
 /* Borrows `cell` and `process`. */
 static cJSON *line_of(int index, const cJSON *cell, bool whole, const cJSON *process, double elapsed_s) {
     cJSON *line = cJSON_CreateObject();
@@ -59,11 +68,8 @@ static cJSON *line_of(int index, const cJSON *cell, bool whole, const cJSON *pro
         cJSON_AddItemReferenceToObject(line, "value", (cJSON *)(uintptr_t)cell);
         return line;
     }
-    cJSON *set = cJSON_AddObjectToObject(line, "set");
-    for (size_t i = 0; i < AB_COUNT_OF(set_keys); i++) {
-        cJSON *value = (cJSON *)(uintptr_t)ab_json_at(cell, set_keys[i]);
-        if (value) cJSON_AddItemReferenceToObject(set, set_keys[i], value);
-    }
+    add_references(line, cell, identity_keys, 1);
+    add_references(cJSON_AddObjectToObject(line, "set"), cell, set_keys, AB_COUNT_OF(set_keys));
     if (process) cJSON_AddItemReferenceToObject(line, "process", (cJSON *)(uintptr_t)process);
     return line;
 }
@@ -114,9 +120,19 @@ static cJSON *take(cJSON *line, const char *key) {
     return cJSON_DetachItemFromObjectCaseSensitive(line, key);
 }
 
+/* Whether what is said of a cell is of this one. Earlier versions did not say all of this. */
+static bool is_of(const cJSON *cell, const cJSON *said) {
+    for (size_t i = 0; i < AB_COUNT_OF(identity_keys); i++) {
+        const char *own = ab_json_text(cell, identity_keys[i], NULL),
+                   *other = ab_json_text(said, identity_keys[i], NULL);
+        if (own && other && strcmp(own, other) != 0) return false;
+    }
+    return true;
+}
+
 /* Another machine's cell has no summary, which compares cells; until it is made anew the old one stays. */
 static bool replay_whole(const ab_journal_cells *cells, int index, cJSON *value) {
-    if (!cJSON_IsObject(value)) {
+    if (!cJSON_IsObject(value) || !is_of(cells->cell[index], value)) {
         cJSON_Delete(value);
         return false;
     }
@@ -128,9 +144,10 @@ static bool replay_whole(const ab_journal_cells *cells, int index, cJSON *value)
 }
 
 static bool replay_part(cJSON *cell, cJSON *line) {
+    const bool own = is_of(cell, line);
     cJSON *set = take(line, "set"), *process = take(line, "process");
     cJSON *processes = cJSON_GetObjectItemCaseSensitive(cell, "processes");
-    const bool sound = cJSON_IsObject(set) && (!process || cJSON_IsArray(processes));
+    const bool sound = own && cJSON_IsObject(set) && (!process || cJSON_IsArray(processes));
     for (size_t i = 0; sound && i < AB_COUNT_OF(set_keys); i++) {
         cJSON *value = take(set, set_keys[i]);
         if (value) ab_json_put(cell, set_keys[i], value);
@@ -145,7 +162,7 @@ static bool replay_part(cJSON *cell, cJSON *line) {
 
 bool ab_journal_take(const ab_journal_cells *cells, cJSON *line, int *index) {
     const double number = number_of(line, "cell");
-    if (!(number >= 0 && number < cells->count)) return false;
+    if (!(number >= 0 && number < cells->count) || number != floor(number)) return false;
     *index = (int)number;
     cJSON *value = take(line, "value");
     return value ? replay_whole(cells, *index, value) : replay_part(cells->cell[*index], line);

@@ -38,7 +38,8 @@ typedef struct ab_journal_cells {
 } ab_journal_cells;
 
 /* Adds one line to the cells and takes it apart; a replaced cell is replaced in cells->cell too. *index:
- * whose line it was. Returns false if the line is not sound. */
+ * whose line it was. Returns false if the line is not sound, or if the cell of that number has another id or
+ * config_digest than the line says. */
 AB_MUST_CHECK bool ab_journal_take(const ab_journal_cells *cells, cJSON *line, int *index);
 
 /* Closes the journal; `path` (of the document): also removes its file, since the document holds everything.

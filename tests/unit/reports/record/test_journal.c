@@ -136,6 +136,54 @@ static void wherever_it_is_cut_the_whole_records_are_read(void **state) {
     unlink("r.json.journal");
 }
 
+static void set_text(cJSON *cell, const char *key, const char *text) {
+    cJSON_DeleteItemFromObject(cell, key);
+    cJSON_AddStringToObject(cell, key, text);
+}
+
+/* The status of cell 0 when its document is read with a line that `teller` wrote for it. */
+static char *status_with_line_of(cJSON *document, const cJSON *teller, bool whole) {
+    cJSON *found = NULL;
+    ab_journal journal = {{0}};
+    assert_int_equal(ab_result_write(document, "r.json"), AB_OK);
+    assert_int_equal(ab_journal_start(&journal, "r.json", document), AB_OK);
+    assert_int_equal(ab_journal_add(&journal, 0, teller, whole, NULL, 1), AB_OK);
+    assert_int_equal(ab_result_load("r.json", &found), AB_OK);
+    char *status = strdup(ab_json_text(cell_of(found, 0), "status", "none"));
+    ab_journal_end(&journal, "r.json");
+    unlink("r.json");
+    cJSON_Delete(found);
+    return status;
+}
+
+static void lines_of_another_cell_are_not_taken(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *text;
+        bool whole, taken;
+    } lines[] = {{"config_digest", "0123456789abcdef", true, true},
+                 {"config_digest", "0123456789abcdef", false, true},
+                 {"config_digest", "fedcba9876543210", true, false},
+                 {"config_digest", "fedcba9876543210", false, false},
+                 {"id", "another", true, false}};
+    int count = 0;
+    cJSON *document = before(&count), *finished = ab_test_read_json(fixture);
+    set_text(cell_of(document, 0), "config_digest", "0123456789abcdef");
+    for (size_t i = 0; i < AB_COUNT_OF(lines); i++) {
+        cJSON *teller = cJSON_Duplicate(cell_of(finished, 0), 1);
+        set_text(teller, "config_digest", "0123456789abcdef");
+        set_text(teller, "status", "interrupted");
+        set_text(teller, "reason", "a test");
+        set_text(teller, lines[i].key, lines[i].text);
+        char *status = status_with_line_of(document, teller, lines[i].whole);
+        assert_string_equal(status, lines[i].taken ? "interrupted" : "pending");
+        free(status);
+        cJSON_Delete(teller);
+    }
+    cJSON_Delete(finished);
+    cJSON_Delete(document);
+}
+
 static void a_journal_of_another_version_is_not_used(void **state) {
     (void)state;
     int count = 0;
@@ -249,6 +297,7 @@ static void a_whole_cell_without_a_summary_can_be_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wherever_it_is_cut_the_whole_records_are_read),
+        cmocka_unit_test(lines_of_another_cell_are_not_taken),
         cmocka_unit_test(a_journal_of_another_version_is_not_used),
         cmocka_unit_test(damage_ends_what_is_used_and_never_the_reading),
         cmocka_unit_test(a_record_is_as_long_as_what_it_adds),

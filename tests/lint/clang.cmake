@@ -2,6 +2,7 @@
 # It warns of what gcc does not (signs of enumerations), and the fuzzers, which clang builds, must not be the
 # first to say so.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/lib/compiled.cmake)
 
 find_program(clang NAMES clang)
 if(NOT clang)
@@ -45,27 +46,13 @@ function(self_test)
   lint_self_test("an enumeration handed over as an int" 1)
 endfunction()
 
-# The commands of the compilation database, as far as they compile a C file of the rooms that is still there.
-# Tests are left out, as for clang-tidy.
-function(list_commands commands)
-  file(STRINGS ${BUILD}/compile_commands.json lines REGEX "\"(directory|command|file)\": ")
-  set(text "")
-  foreach(line ${lines})
-    string(REGEX REPLACE ",$" "" line "${line}")
-    string(REGEX MATCH "[a-z]+" key "${line}")
-    string(JSON ${key} GET "{${line}}" ${key})
-    if(NOT key STREQUAL "file" OR NOT EXISTS "${file}" OR
-       NOT file MATCHES "^${SOURCE}/(kernels|probes|reports|bench)/.*[.]c$")
-      continue()
-    endif()
-    string(REGEX REPLACE "^[^ ]*( +[^ -][^ ]*)* +(-.*) -o .*$" "\\2" flags "${command}")
-    lint_checked()
-    string(APPEND text "cd ${directory} && ${clang} ${flags} ${quiet} ${file}\n")
-  endforeach()
-  file(WRITE ${commands} "${text}")
+file(WRITE ${BUILD}/lint/clang/commands "")
+function(add_command file directory flags)
+  lint_checked()
+  file(APPEND ${BUILD}/lint/clang/commands "cd ${directory} && ${clang} ${flags} ${quiet} ${file}\n")
 endfunction()
 
 self_test()
-list_commands(${BUILD}/lint/clang/commands)
+lint_each_command(add_command)
 check_commands(${BUILD}/lint/clang/commands)
 lint_finish()

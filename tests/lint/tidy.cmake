@@ -1,7 +1,8 @@
 # clang-tidy over the rooms with the checks of .clang-tidy, a file a process. Newer versions know other
-# checks, so only the one that .clang-tidy was written for is asked. Tests are left out: the macros of cmocka
-# are not ours to judge.
+# checks, so only the one that .clang-tidy was written for is asked. A file in which nothing was found is not
+# analysed again until it or a header of its changes (lib/tidy_file.sh).
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/lib/compiled.cmake)
 set(version 14)
 
 find_program(clang_tidy NAMES clang-tidy-${version} clang-tidy)
@@ -17,12 +18,19 @@ if(NOT EXISTS ${BUILD}/compile_commands.json)
   lint_skip("tidy: ${BUILD} has no compile_commands.json; configure with a preset")
 endif()
 
+find_program(clang NAMES clang-${version} clang)
 cmake_host_system_information(RESULT processes QUERY NUMBER_OF_LOGICAL_CORES)
+set(folder ${BUILD}/lint/tidy)
+set(stand_ins ${SOURCE}/tests/lint/lib/analysis.h)
+file(READ ${SOURCE}/.clang-tidy configuration)
+file(READ ${stand_ins} stand_ins_text)
+file(MAKE_DIRECTORY ${folder}/clean)
+file(WRITE ${folder}/same "${said}${configuration}${stand_ins_text}")
 
 # analyse(<file of paths> <arguments>...): every diagnostic becomes a violation.
 function(analyse paths)
-  execute_process(COMMAND xargs -P ${processes} -n 1 ${clang_tidy} --quiet --config-file=${SOURCE}/.clang-tidy
-    ${ARGN}
+  execute_process(COMMAND xargs -P ${processes} -n 1 sh ${SOURCE}/tests/lint/lib/tidy_file.sh ${folder}
+    ${clang_tidy} --quiet --config-file=${SOURCE}/.clang-tidy ${ARGN}
                   INPUT_FILE ${paths} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE status)
   string(REPLACE ";" "," output "${output}")
   string(REGEX MATCHALL "[^\n]+: (error|warning): [^\n]+" found "${output}")
@@ -33,55 +41,62 @@ function(analyse paths)
     lint_violation("${diagnostic}")
   endforeach()
   if(NOT status EQUAL 0 AND "${found}" STREQUAL "")
-    message(FATAL_ERROR "clang-tidy failed: ${errors}")
+    message(FATAL_ERROR "clang-tidy failed: ${output}${errors}")
   endif()
 endfunction()
 
 # What the analyser is told beforehand, and the flags of gcc that it does not know.
 set(known --extra-arg=-Wno-unknown-warning-option)
 set(arguments -p ${BUILD} ${known} --extra-arg-before=-I${SOURCE})
-set(told --extra-arg-before=-include --extra-arg-before=${SOURCE}/tests/lint/lib/analysis.h)
+set(told --extra-arg-before=-include --extra-arg-before=${stand_ins})
 
-function(self_test)
-  set(folder ${BUILD}/lint/tidy)
-  string(REPEAT "    x++;\n" 80 body)
-  file(WRITE ${folder}/good.c "int f(int x);\nint f(int x) { return x + 1; }\n")
-  file(WRITE ${folder}/bad.c
-    "#include <stdlib.h>\nint g(void);\nint g(void) {\n    int *p = malloc(sizeof *p);\n    if (!p) \
-return 0;\n"
-       "    *p = 1;\n    free(p);\n    return *p;\n}\nint h(int x);\nint h(int x) {\n${body}    return \
-x;\n}\n")
-  file(WRITE ${folder}/good "${folder}/good.c\n")
-  analyse(${folder}/good ${known})
-  lint_self_test("a good file" 0)
-  file(WRITE ${folder}/bad "${folder}/bad.c\n")
-  analyse(${folder}/bad ${known})
-  lint_self_test("a use after free and a function of 83 lines" 2)
+# add_compilation(<file> <directory> <flags>): also what shows whether its text has changed.
+file(WRITE ${folder}/compilations "")
+function(add_compilation file directory flags)
+  set_property(GLOBAL APPEND PROPERTY tidy_files ${file})
+  file(APPEND ${folder}/compilations "${file}\tcd ${directory} && ${clang} ${flags} -w -E -C ${file}\n")
 endfunction()
 
-# The files that were compiled, from the compilation database, as far as they are ours and still there.
-function(list_sources ours alone)
-  file(STRINGS ${BUILD}/compile_commands.json lines REGEX "\"file\":")
-  set(files "")
-  foreach(line ${lines})
-    string(REGEX REPLACE ".*\"file\": \"([^\"]*)\".*" "\\1" file "${line}")
-    if(file MATCHES "^${SOURCE}/(kernels|probes|reports|bench)/.*[.]c$" AND EXISTS ${file})
-      list(APPEND files ${file})
-    endif()
-  endforeach()
-  list(REMOVE_DUPLICATES files)
-  list(SORT files)
-  list(REMOVE_ITEM files ${SOURCE}/kernels/core/status.c) # defines what analysis.h stands in for
-  foreach(file ${files})
-    lint_checked()
-  endforeach()
-  string(REPLACE ";" "\n" files "${files}\n")
-  file(WRITE ${ours} "${files}")
-  file(WRITE ${alone} "${SOURCE}/kernels/core/status.c\n")
+# analyse_text(<text of a file> <text of a header of its>)
+function(analyse_text text header)
+  file(WRITE ${folder}/text.c "${text}")
+  file(WRITE ${folder}/kernels/text.h "${header}")
+  file(WRITE ${folder}/text "${folder}/text.c\n")
+  analyse(${folder}/text ${known})
+endfunction()
+
+function(self_test)
+  set(good "#include \"kernels/text.h\"\nint f(int x);\nint f(int x) { return x + 1; }\n")
+  set(freed "#include <stdlib.h>\nint g(void);\nint g(void) {\n    int *p = malloc(sizeof *p);\n    if (!p) \
+return 0;\n    *p = 1;\n    free(p);\n    return *p;\n}\n")
+  string(REPEAT "    x++;\n" 80 body)
+  set(long "int h(int x);\nint h(int x) {\n${body}    return x;\n}\n")
+  add_compilation(${folder}/text.c ${folder} "")
+  analyse_text("${good}" "")
+  lint_self_test("a good file" 0)
+  analyse_text("${freed}${long}" "")
+  lint_self_test("a use after free and a function of 83 lines, in the file that was good" 2)
+  analyse_text("${good}" "")
+  lint_self_test("a good file again" 0)
+  analyse_text("${good}" "${long}")
+  lint_self_test("a function of 83 lines in a header of the file that was good" 1)
 endfunction()
 
 self_test()
-list_sources(${BUILD}/lint/tidy/sources ${BUILD}/lint/tidy/status)
-analyse(${BUILD}/lint/tidy/sources ${arguments} ${told})
-analyse(${BUILD}/lint/tidy/status ${arguments})
+set_property(GLOBAL PROPERTY tidy_files "")
+file(WRITE ${folder}/compilations "")
+lint_each_command(add_compilation)
+get_property(ours GLOBAL PROPERTY tidy_files)
+list(REMOVE_DUPLICATES ours)
+list(SORT ours)
+foreach(file ${ours})
+  lint_checked()
+endforeach()
+set(alone ${SOURCE}/kernels/core/status.c) # defines what analysis.h stands in for
+list(REMOVE_ITEM ours ${alone})
+string(REPLACE ";" "\n" ours "${ours}\n")
+file(WRITE ${folder}/sources "${ours}")
+file(WRITE ${folder}/status "${alone}\n")
+analyse(${folder}/sources ${arguments} ${told})
+analyse(${folder}/status ${arguments})
 lint_finish()

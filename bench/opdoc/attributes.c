@@ -66,7 +66,7 @@ void ab_opdoc_inputs(const ab_op *op, char *text, size_t size) {
         ab_text_show(text, size, "%d input%s", op->inputs, op->inputs == 1 ? "" : "s");
     if (op->optional_inputs) ab_text_append(text, size, ", %d more optional", op->optional_inputs);
     if (op->is_loss) ab_text_append(text, size, "; the last is \"targets\" unless given");
-    for (int i = 0; i < AB_MAX_INPUTS && i < 32; i++)
+    for (int i = 0; i < AB_MAX_INPUTS; i++)
         if (op->integer_inputs >> i & 1u) ab_text_append(text, size, "; input %d: ids", i + 1);
 }
 

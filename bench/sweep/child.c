@@ -67,7 +67,7 @@ ab_status ab_children_read(ab_child *const *child, void *const *context, int cou
         const int fd = !of || !of->open ? -1 : i % 2 ? of->err : of->out;
         ready[i] = (struct pollfd){.fd = fd, .events = POLLIN};
     }
-    if (poll(ready, (nfds_t)(2 * count), milliseconds) > 0)
+    if (poll(ready, 2 * (nfds_t)count, milliseconds) > 0)
         for (int i = 0; i < 2 * count && status == AB_OK; i++) {
             ab_child *of = child[i / 2];
             if (!ready[i].revents) continue;

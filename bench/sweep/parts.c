@@ -193,7 +193,7 @@ char **ab_part_words(const ab_parts *parts, const ab_part *part, const char *pro
     enum { SESSION_WORDS = 3 };
     int n = 0;
     while (parts->work->words[n]) n++;
-    char **words = calloc((size_t)(AB_PART_ARGS + 1 + n + SESSION_WORDS + 1), sizeof *words);
+    char **words = calloc((size_t)n + AB_PART_ARGS + 1 + SESSION_WORDS + 1, sizeof *words);
     if (!words) return NULL;
     if (!fill_fixed(parts, part, program, sharing, watch, words)) {
         ab_part_words_free(words);
@@ -210,11 +210,12 @@ void ab_part_words_free(char **words) {
 }
 
 static char *quote(char *to, const char *word) {
+    static const char escape[] = {'\'', '\\', '\''}; /* ends the quotes; the last of them begins others */
     *to++ = '\'';
     for (; *word; word++) {
         if (*word == '\'') {
-            memcpy(to, "'\\'", 3);
-            to += 3;
+            memcpy(to, escape, sizeof escape);
+            to += sizeof escape;
         }
         *to++ = *word;
     }

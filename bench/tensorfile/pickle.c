@@ -275,7 +275,7 @@ static ab_status op_marked(machine *m) {
 }
 
 static ab_status op_tuple(machine *m) {
-    const size_t count = (size_t)(m->op - OP_TUPLE1 + 1);
+    const size_t count = (size_t)(m->op - OP_TUPLE1) + 1;
     AB_TRY(need(m, count));
     return collect(m, AB_PICKLE_TUPLE, m->stack.count - count, count);
 }

@@ -356,7 +356,7 @@ static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, f
 
 /* As above, for SGD. real: float, or a vector of floats. */
 #define AB_F_SGD(name, real, qualifiers)                                                                     \
-    qualifiers void name(int kind, const float *c, real g, real *weight, real *state) {                      \
+    qualifiers void name(int kind, const float *c, real g, real weight[], real state[]) {                    \
         const real w = *weight, d = g + c[1] * w;                                                            \
         if (kind == AB_UPDATE_SGD) {                                                                         \
             *weight = w - c[0] * d;                                                                          \

@@ -150,7 +150,7 @@ static void look_up_words(float *to, const ab_lookup_table *table, const uint8_t
 
 static void prepare(ab_lookup_table *table, const void *values, int bytes) {
     table->bytes = bytes;
-    memcpy(&table->as, values, (size_t)(AB_LOOKUP * bytes));
+    memcpy(&table->as, values, AB_LOOKUP * (size_t)bytes);
 }
 
 /* Values are stored in vectors: the stores of single ones wait for one another. */

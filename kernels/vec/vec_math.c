@@ -12,7 +12,7 @@
 
 /* A function of one array (`a`) or of two (`a`, `b`). */
 #define MAP(name, parameter, expression)                                                                     \
-    static void name(float *out, const float *a, const float *parameter, int64_t n) {                        \
+    static void name(float *out, const float *a, const float parameter[], int64_t n) {                       \
         (void)(parameter);                                                                                   \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = (expression);                           \
     }

@@ -56,9 +56,9 @@ static size_t path_text(const place *at, char *text, size_t used) {
 /* Describes the value found: the value itself if it is short. */
 static const char *found_text(const cJSON *value, char *text) {
     char clean[32];
-    if (value && cJSON_IsString(value))
+    if (cJSON_IsString(value))
         ab_text_show(text, FOUND_TEXT, "\"%s\"", ab_text_clean(clean, sizeof clean, value->valuestring));
-    else if (value && cJSON_IsNumber(value))
+    else if (cJSON_IsNumber(value))
         ab_text_show(text, FOUND_TEXT, "%.10g", value->valuedouble);
     else
         ab_text_show(text, FOUND_TEXT, "%s", ab_json_type_text(value));

@@ -47,17 +47,17 @@ FOR_TILES static void end(void) { _tile_release(); }
 
 /* Tile registers: 0 to 3 sums, 4 rows of a, 5 to 7 and again 5 columns of b. */
 #define START(i)                                                                                             \
-    if (i < p->tiles && from)                                                                                \
+    if ((i) < p->tiles && from)                                                                              \
         _tile_loadd(i, from + (i)*SIDE, from_bytes);                                                         \
     else                                                                                                     \
         _tile_zero(i)
 #define ADD(i, b_register)                                                                                   \
-    if (i < p->tiles) {                                                                                      \
+    if ((i) < p->tiles) {                                                                                    \
         _tile_loadd(b_register, b + (i)*p->b_step, b_bytes);                                                 \
         _tile_dpbf16ps(i, 4, b_register);                                                                    \
     }
 #define STORE(i)                                                                                             \
-    if (i < p->tiles) _tile_stored(i, c + (i)*SIDE, c_bytes)
+    if ((i) < p->tiles) _tile_stored(i, c + (i)*SIDE, c_bytes)
 
 /* 16 rows, one run. */
 FOR_TILES static void add_rows(const ab_bf16_product *p, int64_t row) {

@@ -51,7 +51,7 @@ static int behind_from(const ab_case *c) {
     const cJSON *a = own ? own->child : NULL, *b = reference ? reference->child : NULL;
     double gap[WINDOW], sum = 0;
     int n = 0, from = 0;
-    for (; a && b && cJSON_IsNumber(a) && cJSON_IsNumber(b); a = a->next, b = b->next, n++) {
+    for (; cJSON_IsNumber(a) && cJSON_IsNumber(b); a = a->next, b = b->next, n++) {
         if (n >= WINDOW) sum -= gap[n % WINDOW];
         gap[n % WINDOW] = a->valuedouble - b->valuedouble;
         sum += gap[n % WINDOW];

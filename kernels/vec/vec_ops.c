@@ -7,7 +7,7 @@
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
-enum { ROW_SUMS = 4, TILE = 16, FINITE_BLOCK = 4096 };
+enum { ROW_SUMS = 4, FINITE_BLOCK = 4096 };
 
 static int lanes_left(int64_t left) { return left < VEC_LANES ? (int)left : VEC_LANES; }
 
@@ -329,13 +329,53 @@ static void avg_pool_backward(const ab_window *w, bool count_pad, const float *d
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* Row tiles keep written cache lines in the cache until they are full. */
 static void transpose(float *dst, const float *src, int64_t rows, int64_t columns) {
-    for (int64_t r0 = 0; r0 < rows; r0 += TILE) {
-        int64_t end = rows - r0 < TILE ? rows : r0 + TILE;
-        for (int64_t r = r0; r < end; r++)
-            for (int64_t c = 0; c < columns; c++) dst[c * rows + r] = src[r * columns + c];
+    wide_transpose(dst, rows, src, columns, rows, columns);
+}
+
+#if defined(__SSE2__)
+
+#include <emmintrin.h>
+
+/* The values of rows i and i + 4 in turns, as two rows; done three times this turns eight rows of eight. */
+static inline void interleave_eight(__m128i *to, const __m128i *from) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        to[2 * i] = _mm_unpacklo_epi16(from[i], from[i + 4]);
+        to[2 * i + 1] = _mm_unpackhi_epi16(from[i], from[i + 4]);
     }
+}
+
+static inline void turn_eight_codes(uint16_t *dst, int64_t dst_step, const uint16_t *src, int64_t src_step) {
+    __m128i a[8], b[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) a[i] = _mm_loadu_si128((const __m128i *)(const void *)(src + i * src_step));
+    interleave_eight(b, a);
+    interleave_eight(a, b);
+    interleave_eight(b, a);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) _mm_storeu_si128((__m128i *)(void *)(dst + i * dst_step), b[i]);
+}
+
+#else
+
+static inline void turn_eight_codes(uint16_t *dst, int64_t dst_step, const uint16_t *src, int64_t src_step) {
+    for (int r = 0; r < 8; r++)
+        for (int c = 0; c < 8; c++) dst[c * dst_step + r] = src[r * src_step + c];
+}
+
+#endif
+
+/* Blocks as in wide_transpose. */
+static void transpose_codes(uint16_t *dst, const uint16_t *src, int64_t rows, int64_t columns) {
+    enum { SIDE = 8 };
+    const int64_t whole_rows = rows - rows % SIDE, whole_columns = columns - columns % SIDE;
+    for (int64_t r = 0; r < whole_rows; r += SIDE)
+        for (int64_t c = 0; c < whole_columns; c += SIDE)
+            turn_eight_codes(dst + c * rows + r, rows, src + r * columns + c, columns);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; c++)
+            dst[c * rows + r] = src[r * columns + c];
 }
 
 extern const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX);
@@ -353,4 +393,5 @@ const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
                                                       .max_pool_backward = max_pool_backward,
                                                       .avg_pool = avg_pool,
                                                       .avg_pool_backward = avg_pool_backward,
-                                                      .transpose = transpose};
+                                                      .transpose = transpose,
+                                                      .transpose_codes = transpose_codes};

@@ -46,6 +46,7 @@ typedef struct ab_vec_ops {
 
     /* dst [columns, rows] = transpose of src [rows, columns] */
     void (*transpose)(float *dst, const float *src, int64_t rows, int64_t columns);
+    void (*transpose_codes)(uint16_t *dst, const uint16_t *src, int64_t rows, int64_t columns);
 } ab_vec_ops;
 
 /* The loops of the CPU level in force (isa.h). */

@@ -45,6 +45,14 @@ static void transpose_image(const void *self, float *out, const float *a, const 
     ab_vec_ops_get()->transpose(out, a, m->rows, m->columns);
 }
 
+static bool transpose_codes(const void *self, uint16_t infinity, uint16_t *out, const uint16_t *a,
+                            const uint16_t *b) {
+    const matrix *m = self;
+    (void)infinity, (void)b;
+    ab_vec_ops_get()->transpose_codes(out, a, m->rows, m->columns);
+    return true;
+}
+
 /* Pixels and channels of the input; {N, F} is one pixel. */
 static matrix pixels_by_channels(const ab_shape *in) {
     int64_t channels = in->dim[in->ndim - 1];
@@ -54,7 +62,7 @@ static matrix pixels_by_channels(const ab_shape *in) {
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     matrix m = pixels_by_channels(&io->in[0]->shape);
     if (in_place(exec, io->out, io->in[0])) return AB_OK;
-    ab_map_images(exec, io->out, transpose_image, &m, io->in[0], NULL);
+    ab_map_images_bits(exec, io->out, transpose_image, transpose_codes, &m, io->in[0], NULL);
     return AB_OK;
 }
 
@@ -62,7 +70,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     if (!io->din[0] || in_place(exec, io->din[0], io->dout)) return AB_OK;
     matrix m = pixels_by_channels(&io->din[0]->shape);
     matrix back = {.rows = m.columns, .columns = m.rows};
-    ab_map_images(exec, io->din[0], transpose_image, &back, io->dout, NULL);
+    ab_map_images_bits(exec, io->din[0], transpose_image, transpose_codes, &back, io->dout, NULL);
     return AB_OK;
 }
 

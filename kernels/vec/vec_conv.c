@@ -320,13 +320,31 @@ static void keep(float *out, const float *from, int64_t pixels, int64_t channels
 
 /* ---- backward weights ------------------------------------------------------------------------ */
 
-/* Kernel rows [r0, r0 + rows) and, of each, taps [j0, j0 + run). */
+/* Sums of dout over pixels as column_sums (vec_ops.c) has them: of every fourth pixel, those behind the last
+ * four in the first sum. The sum whose turn it is comes first. */
+typedef struct four_sums {
+    oct of[4];
+} four_sums;
+
+static AB_FORCE_INLINE void add_in_turn(four_sums *sums, oct d) {
+    const oct next = oct_add(sums->of[0], d);
+    for (int i = 0; i < 3; i++) sums->of[i] = sums->of[i + 1];
+    sums->of[3] = next;
+}
+
+static AB_FORCE_INLINE oct total_of(const four_sums *sums) {
+    return oct_add(oct_add(sums->of[0], sums->of[1]), oct_add(sums->of[2], sums->of[3]));
+}
+
+/* Kernel rows [r0, r0 + rows) and, of each, taps [j0, j0 + run); bias: the sums of dout, too. */
 static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0, int64_t j0, const int rows,
-                                         const int run) {
+                                         const int run, const bool bias) {
     oct sum[MAX_ROWS * MAX_RUN];
+    four_sums sums = {{oct_set(0.0f), oct_set(0.0f), oct_set(0.0f), oct_set(0.0f)}};
     float *to = job->dweight + (r0 * job->run + j0) * AB_NARROW;
+    const int64_t pixels = job->height * job->width, in_turn = pixels - pixels % 4;
     /* up to here a full load stays inside */
-    int64_t whole = job->height * job->width * job->channels - AB_NARROW;
+    int64_t whole = pixels * job->channels - AB_NARROW;
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < run; j++) sum[r * run + j] = oct_load(to + (r * job->run + j) * AB_NARROW);
     for (int64_t y = 0, pixel = 0; y < job->height; y++) {
@@ -336,6 +354,8 @@ static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0,
         for (int64_t x = 0; x < job->width; x++, pixel++) {
             const float *at = job->dout + pixel * job->channels;
             oct d = pixel * job->channels > whole ? load_lanes(at, job->channels) : oct_load(at);
+            if (bias && pixel < in_turn) add_in_turn(&sums, d);
+            if (bias && pixel >= in_turn) sums.of[0] = oct_add(sums.of[0], d);
             for (int r = 0; r < rows; r++) {
                 for (int j = 0; j < run; j++)
                     sum[r * run + j] = oct_fma(oct_set(line[r][j]), d, sum[r * run + j]);
@@ -345,39 +365,35 @@ static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0,
     }
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < run; j++) oct_store(to + (r * job->run + j) * AB_NARROW, sum[r * run + j]);
+    if (bias) oct_store(job->bias, total_of(&sums));
 }
 
 typedef void (*weights_part)(const ab_narrow_image *job, int64_t r0, int64_t j0);
 
-static void block_1(const ab_narrow_image *job, int64_t r0, int64_t j0) {
-    weights_tile(job, r0, j0, MAX_ROWS, 1);
-}
-static void block_2(const ab_narrow_image *job, int64_t r0, int64_t j0) {
-    weights_tile(job, r0, j0, MAX_ROWS, 2);
-}
-static void block_3(const ab_narrow_image *job, int64_t r0, int64_t j0) {
-    weights_tile(job, r0, j0, MAX_ROWS, 3);
-}
-static void block_4(const ab_narrow_image *job, int64_t r0, int64_t j0) {
-    weights_tile(job, r0, j0, MAX_ROWS, 4);
-}
-static void block_5(const ab_narrow_image *job, int64_t r0, int64_t j0) {
-    weights_tile(job, r0, j0, MAX_ROWS, 5);
-}
-static void line_1(const ab_narrow_image *job, int64_t r0, int64_t j0) { weights_tile(job, r0, j0, 1, 1); }
-static void line_2(const ab_narrow_image *job, int64_t r0, int64_t j0) { weights_tile(job, r0, j0, 1, 2); }
-static void line_3(const ab_narrow_image *job, int64_t r0, int64_t j0) { weights_tile(job, r0, j0, 1, 3); }
-static void line_4(const ab_narrow_image *job, int64_t r0, int64_t j0) { weights_tile(job, r0, j0, 1, 4); }
-static void line_5(const ab_narrow_image *job, int64_t r0, int64_t j0) { weights_tile(job, r0, j0, 1, 5); }
+#define WEIGHTS(name, rows, run, bias)                                                                       \
+    static void name##_##run(const ab_narrow_image *job, int64_t r0, int64_t j0) {                           \
+        weights_tile(job, r0, j0, rows, run, bias);                                                          \
+    }
+#define WEIGHTS_OF(name, rows, bias)                                                                         \
+    WEIGHTS(name, rows, 1, bias)                                                                             \
+    WEIGHTS(name, rows, 2, bias)                                                                             \
+    WEIGHTS(name, rows, 3, bias)                                                                             \
+    WEIGHTS(name, rows, 4, bias)                                                                             \
+    WEIGHTS(name, rows, 5, bias)                                                                             \
+    static const weights_part name[MAX_RUN + 1] = {0, name##_1, name##_2, name##_3, name##_4, name##_5};
+
+WEIGHTS_OF(block, MAX_ROWS, false)
+WEIGHTS_OF(line, 1, false)
+WEIGHTS_OF(block_and_bias, MAX_ROWS, true)
+WEIGHTS_OF(line_and_bias, 1, true)
 
 static void weights(const ab_narrow_image *job) {
-    static const weights_part block[MAX_RUN + 1] = {0, block_1, block_2, block_3, block_4, block_5};
-    static const weights_part line[MAX_RUN + 1] = {0, line_1, line_2, line_3, line_4, line_5};
     for (int64_t r = 0, rows; r < job->rows; r += rows) {
         rows = job->rows - r >= MAX_ROWS ? MAX_ROWS : 1;
         for (int64_t j = 0, run; j < job->run; j += run) {
+            const bool bias = job->bias && r == 0 && j == 0;
             run = job->run - j < MAX_RUN ? job->run - j : MAX_RUN;
-            (rows == MAX_ROWS ? block : line)[run](job, r, j);
+            (rows == MAX_ROWS ? bias ? block_and_bias : block : bias ? line_and_bias : line)[run](job, r, j);
         }
     }
 }

@@ -46,6 +46,8 @@ static inline int64_t ab_narrow_chunk(int64_t left, int64_t step) {
 typedef struct ab_narrow_image {
     const float *in, *dout;
     float *dweight;
+    float *
+        bias; /* [8]: sums of dout over pixels, in the order of column_sums (vec_ops.h); NULL if not wanted */
     int64_t height, width, channels; /* of dout */
     int64_t rows, run;               /* kernel rows; kernel columns times input channels */
     int64_t image_step, row_step, step;

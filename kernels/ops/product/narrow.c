@@ -8,7 +8,6 @@
 #include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_conv.h"
-#include "kernels/vec/vec_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +213,7 @@ static void weights_image(const narrow *p, const ab_pass_args *args, int64_t ima
                                         ab_piece_memory(&p->pieces, args)),
                            .dout = dout,
                            .dweight = dweight,
+                           .bias = args->dbias ? bias_sums_of(p, args) + image * AB_NARROW : NULL,
                            .height = w->out[0],
                            .width = w->out[1],
                            .channels = p->conv.out_channels,
@@ -223,9 +223,6 @@ static void weights_image(const narrow *p, const ab_pass_args *args, int64_t ima
                            .row_step = w->dilation[0] * wide,
                            .step = w->stride[1] * w->channels};
     ab_vec_conv_get()->weights(&job);
-    if (args->dbias)
-        ab_vec_ops_get()->column_sums(dout, w->out[0] * w->out[1], p->conv.out_channels,
-                                      bias_sums_of(p, args) + image * AB_NARROW);
 }
 
 /* Sums the blocks and reorders [tap][in][8] to torch's {out, in, kh, kw}. */

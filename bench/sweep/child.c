@@ -70,7 +70,7 @@ ab_status ab_children_read(ab_child *const *child, void *const *context, int cou
     if (poll(ready, 2 * (nfds_t)count, milliseconds) > 0)
         for (int i = 0; i < 2 * count && status == AB_OK; i++) {
             ab_child *of = child[i / 2];
-            if (!ready[i].revents) continue;
+            if (!of || !ready[i].revents) continue;
             status =
                 i % 2 ? read_errors(of) : ab_lines_read(&of->lines, of->out, take, context[i / 2], &of->open);
         }

@@ -172,7 +172,7 @@ static ab_status send_part(const job *j, const ab_parts *parts, int to) {
     char **words = ab_part_words(parts, &j->rank[to].part, program, 1, true);
     uint64_t n = 0;
     for (int i = 0; words && words[i]; i++) n += strlen(words[i]) + 1;
-    char *bytes = words ? malloc(n) : NULL, *at = bytes;
+    char *bytes = words ? malloc(n + 1) : NULL, *at = bytes;
     for (int i = 0; bytes && words[i]; i++) {
         memcpy(at, words[i], strlen(words[i]) + 1);
         at += strlen(words[i]) + 1;

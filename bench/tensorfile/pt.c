@@ -427,7 +427,7 @@ static ab_status read_old_storages(pt *p, uint32_t keys, int64_t at) {
         status = ab_fail(AB_NO_MEMORY, "out of memory for %u storages", (unsigned)count);
     for (uint32_t i = 0; i < count && status == AB_OK; i++)
         status = read_old_storage(p, named, types, ab_pickle_item(&p->tree, keys, i), &at);
-    if (p->storages > 0) qsort(p->storage, (size_t)p->storages, sizeof *p->storage, by_key);
+    if (p->storage) qsort(p->storage, (size_t)p->storages, sizeof *p->storage, by_key);
     free(named);
     return status;
 }

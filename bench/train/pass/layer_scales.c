@@ -69,7 +69,7 @@ static ab_status allocate(const ab_plan *plan, ab_layer_scales *l) {
     l->of_node = calloc(nodes, sizeof *l->of_node);
     l->chain = calloc((size_t)plan->tensors + 1, sizeof *l->chain);
     l->of_param = calloc((size_t)plan->params + 1, sizeof *l->of_param);
-    l->values = malloc((size_t)most_values(plan) * sizeof *l->values);
+    l->values = malloc(((size_t)most_values(plan) + 1) * sizeof *l->values);
     const bool all =
         l->scaler && l->before && l->scale && l->node && l->of_node && l->chain && l->of_param && l->values;
     return all ? AB_OK : ab_fail(AB_NO_MEMORY, "cell: out of memory");

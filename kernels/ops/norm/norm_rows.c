@@ -3,9 +3,13 @@
 #include "kernels/ops/norm/norm_rows.h"
 
 #include "kernels/format/convert.h"
+#include "kernels/ops/norm/vec_norm_rows.h"
+#include "kernels/vec/isa.h"
 
 #include <math.h>
 #include <string.h>
+
+AB_BY_ISA(ab_vec_norm_rows, ab_vec_norm_rows)
 
 enum { FP32_ROWS = 32 }; /* rows per fp32 sum of parameter gradients */
 
@@ -91,6 +95,23 @@ static ab_row_norm measure(const ab_norm_rows *norm, const float *x, int64_t n) 
     return of;
 }
 
+/* Whether the statistics of several rows are computed at once, and kept until each row is normalised. */
+static bool measures_ahead(const ab_row_pass *p, const ab_norm_rows *norm) {
+    return norm->centred && norm->mean && norm->rstd && ab_is_f32(p->a) && p->split.n % AB_NORM_STEP == 0;
+}
+
+/* Those of row `row`, kept or computed with the following rows of its chunk. x: of the row in its tensor. */
+static ab_row_norm measure_ahead(const ab_row_pass *p, const ab_norm_rows *norm, int64_t chunk, int64_t row,
+                                 const float *x) {
+    const int64_t first = chunk * p->split.chunk_rows, n = p->split.n;
+    const int64_t end = ab_min64(first + p->split.chunk_rows, p->split.rows);
+    float *mean = (float *)norm->mean->data + row, *rstd = (float *)norm->rstd->data + row;
+    const int64_t ahead = (row - first) / AB_NORM_ROWS * AB_NORM_ROWS + AB_NORM_ROWS;
+    if (first + ahead > end) return measure(norm, x, n);
+    if ((row - first) % AB_NORM_ROWS == 0) ab_vec_norm_rows_get()->statistics(x, n, norm->eps, mean, rstd);
+    return (ab_row_norm){*mean, *rstd};
+}
+
 /* The arithmetic of apex's kernels: in the output's format after the normalisation. */
 static void normalise_staged(const shared *w, float *out, const float *x, const ab_row_norm *of, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = (x[i] - of->mean) * of->rstd;
@@ -105,8 +126,8 @@ static void normalise_staged(const shared *w, float *out, const float *x, const 
 static void forward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float *out, const float *x,
                         const float *unused) {
     const shared *w = p->self;
-    ab_row_norm of = measure(w->norm, x, p->split.n);
-    (void)chunk;
+    const ab_row_norm of = measures_ahead(p, w->norm) ? measure_ahead(p, w->norm, chunk, row, x)
+                                                      : measure(w->norm, x, p->split.n);
     (void)unused;
     if (w->norm->mean) ((float *)w->norm->mean->data)[row] = of.mean;
     if (w->norm->rstd) ((float *)w->norm->rstd->data)[row] = of.rstd;
@@ -182,6 +203,8 @@ static void backward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float
     if (row == first) memset(s.few[0], 0, w->sums_bytes); /* the arrays are contiguous */
     if (norm->from_output)
         sums_from_output(w, &s, x, dy, sum, n);
+    else if (n % AB_NORM_STEP == 0)
+        ab_vec_norm_rows_get()->gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
     else
         vec->row_gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
     if ((row - first) % FP32_ROWS == FP32_ROWS - 1 || row == last) move_on(&s, n);

@@ -297,21 +297,22 @@ static int64_t block_lines(const blocked *p) {
     return ab_div_up(ab_div_up(p->lines, blocks), p->unit.lines) * p->unit.lines;
 }
 
-/* A pass of weights sums bias gradients, and cuts sections between groups of rows, if these fit into the
- * pieces in which lines are turned. */
-static int64_t section_step(blocked *p) {
+/* A pass of weights sums bias gradients of halves, which would have to be widened for it again, and cuts
+ * sections between groups of rows, if these fit into the pieces in which lines are turned. (fp32 rows take
+ * longer here than in a loop of their own.) */
+static int64_t section_step(blocked *p, bool halves) {
     const ab_shape dout = {.ndim = 2, .dim = {p->inner, p->lines}};
     p->rows = ab_rows_of(&dout);
     const int64_t group = p->rows.group_rows, inner = p->unit.inner;
-    p->base.sums_bias = p->kind == AB_PASS_BACKWARD_WEIGHTS && AB_BLOCKED_TURN % group == 0;
+    p->base.sums_bias = halves && p->kind == AB_PASS_BACKWARD_WEIGHTS && AB_BLOCKED_TURN % group == 0;
     return p->base.sums_bias ? ab_max64(group, inner) : inner; /* powers of two */
 }
 
-static void size_buffers(blocked *p) {
+static void size_buffers(blocked *p, bool halves) {
     const ab_blocked_unit *unit = &p->unit;
     p->block = block_lines(p);
     p->panels = ab_div_up(p->columns, AB_PANEL);
-    p->section = even_piece(p->inner, unit->section, section_step(p));
+    p->section = even_piece(p->inner, unit->section, section_step(p, halves));
     p->part = even_piece(p->section, unit->part, unit->inner);
     p->panel_bytes =
         ab_aligned(ab_format_bytes(unit->format, ab_div_up(p->section, p->part) * p->part * AB_PANEL));
@@ -337,7 +338,7 @@ ab_status ab_blocked_make(const ab_pass_spec *spec, const ab_blocked_unit *unit,
                         .rounds_weights = spec->stored,
                         .run = run,
                         .destroy = destroy};
-    size_buffers(p);
+    size_buffers(p, spec->stored || spec->operands != &ab_format_fp32);
     ab_text_show(p->base.text, sizeof p->base.text, "%s", name);
     *pass = &p->base;
     return AB_OK;

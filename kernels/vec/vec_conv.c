@@ -64,12 +64,6 @@ enum {
 #endif
 };
 
-static oct load_lanes(const float *p, int64_t n) {
-    float lanes[AB_NARROW] = {0};
-    for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
-    return oct_load(lanes);
-}
-
 /* Stores the first `channels` lanes, or all lanes if there is `room`. */
 static inline void store_pixel(float *p, oct v, int64_t channels, int64_t room) {
     float lanes[AB_NARROW];
@@ -336,9 +330,40 @@ static AB_FORCE_INLINE oct total_of(const four_sums *sums) {
     return oct_add(oct_add(sums->of[0], sums->of[1]), oct_add(sums->of[2], sums->of[3]));
 }
 
+/* How dout is stored. */
+enum { AS_FP32, AS_FP16, AS_BF16 };
+
+/* The channels of a pixel of dout, and what lies behind them in memory; of codes for operands of arithmetic,
+ * which quietens NaNs. */
+static AB_FORCE_INLINE oct load_pixel(const ab_narrow_image *job, int64_t at, const int as) {
+#if defined(__AVX2__)
+    const uint16_t *codes = job->codes + at;
+    if (as == AS_FP16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)codes));
+    if (as == AS_BF16) {
+        const __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)codes);
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
+    }
+#endif
+    (void)as;
+    return oct_load(job->dout + at);
+}
+
+/* The same of a pixel with less than a vector behind its first channel. */
+static oct load_last(const ab_narrow_image *job, int64_t at, const int as) {
+    uint16_t codes[AB_NARROW] = {0};
+    float lanes[AB_NARROW] = {0};
+    for (int64_t i = 0; i < job->channels; i++)
+        if (as == AS_FP32)
+            lanes[i] = job->dout[at + i];
+        else
+            codes[i] = job->codes[at + i];
+    const ab_narrow_image last = {.dout = lanes, .codes = codes};
+    return load_pixel(&last, 0, as);
+}
+
 /* Kernel rows [r0, r0 + rows) and, of each, taps [j0, j0 + run); bias: the sums of dout, too. */
 static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0, int64_t j0, const int rows,
-                                         const int run, const bool bias) {
+                                         const int run, const bool bias, const int as) {
     oct sum[MAX_ROWS * MAX_RUN];
     four_sums sums = {{oct_set(0.0f), oct_set(0.0f), oct_set(0.0f), oct_set(0.0f)}};
     float *to = job->dweight + (r0 * job->run + j0) * AB_NARROW;
@@ -352,8 +377,8 @@ static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0,
         const float *line[MAX_ROWS];
         for (int r = 0; r < rows; r++) line[r] = in + r * job->row_step;
         for (int64_t x = 0; x < job->width; x++, pixel++) {
-            const float *at = job->dout + pixel * job->channels;
-            oct d = pixel * job->channels > whole ? load_lanes(at, job->channels) : oct_load(at);
+            const int64_t at = pixel * job->channels;
+            const oct d = at > whole ? load_last(job, at, as) : load_pixel(job, at, as);
             if (bias && pixel < in_turn) add_in_turn(&sums, d);
             if (bias && pixel >= in_turn) sums.of[0] = oct_add(sums.of[0], d);
             for (int r = 0; r < rows; r++) {
@@ -370,34 +395,52 @@ static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0,
 
 typedef void (*weights_part)(const ab_narrow_image *job, int64_t r0, int64_t j0);
 
-#define WEIGHTS(name, rows, run, bias)                                                                       \
+#define WEIGHTS(name, rows, run, bias, as)                                                                   \
     static void name##_##run(const ab_narrow_image *job, int64_t r0, int64_t j0) {                           \
-        weights_tile(job, r0, j0, rows, run, bias);                                                          \
+        weights_tile(job, r0, j0, rows, run, bias, as);                                                      \
     }
-#define WEIGHTS_OF(name, rows, bias)                                                                         \
-    WEIGHTS(name, rows, 1, bias)                                                                             \
-    WEIGHTS(name, rows, 2, bias)                                                                             \
-    WEIGHTS(name, rows, 3, bias)                                                                             \
-    WEIGHTS(name, rows, 4, bias)                                                                             \
-    WEIGHTS(name, rows, 5, bias)                                                                             \
+#define EACH_RUN(name, rows, bias, as)                                                                       \
+    WEIGHTS(name, rows, 1, bias, as)                                                                         \
+    WEIGHTS(name, rows, 2, bias, as)                                                                         \
+    WEIGHTS(name, rows, 3, bias, as)                                                                         \
+    WEIGHTS(name, rows, 4, bias, as)                                                                         \
+    WEIGHTS(name, rows, 5, bias, as)                                                                         \
     static const weights_part name[MAX_RUN + 1] = {0, name##_1, name##_2, name##_3, name##_4, name##_5};
+#define EACH_TILE(name, as)                                                                                  \
+    EACH_RUN(name##_line, 1, false, as)                                                                      \
+    EACH_RUN(name##_line_bias, 1, true, as)                                                                  \
+    EACH_RUN(name##_block, MAX_ROWS, false, as)                                                              \
+    EACH_RUN(name##_block_bias, MAX_ROWS, true, as)                                                          \
+    static const weights_part *const name[2][2] = {{name##_line, name##_line_bias},                          \
+                                                   {name##_block, name##_block_bias}};
 
-WEIGHTS_OF(block, MAX_ROWS, false)
-WEIGHTS_OF(line, 1, false)
-WEIGHTS_OF(block_and_bias, MAX_ROWS, true)
-WEIGHTS_OF(line_and_bias, 1, true)
+EACH_TILE(fp32, AS_FP32)
+#if defined(__AVX2__)
+EACH_TILE(fp16, AS_FP16)
+EACH_TILE(bf16, AS_BF16)
+static const weights_part *const (*tiles_of(const ab_narrow_image *job))[2] {
+    return !job->codes ? fp32 : job->is_bf16 ? bf16 : fp16;
+}
+enum { READS_CODES = true };
+#else
+static const weights_part *const (*tiles_of(const ab_narrow_image *job))[2] {
+    (void)job;
+    return fp32;
+}
+enum { READS_CODES = false };
+#endif
 
 static void weights(const ab_narrow_image *job) {
     for (int64_t r = 0, rows; r < job->rows; r += rows) {
-        rows = job->rows - r >= MAX_ROWS ? MAX_ROWS : 1;
+        const bool block = job->rows - r >= MAX_ROWS;
+        rows = block ? MAX_ROWS : 1;
         for (int64_t j = 0, run; j < job->run; j += run) {
-            const bool bias = job->bias && r == 0 && j == 0;
             run = job->run - j < MAX_RUN ? job->run - j : MAX_RUN;
-            (rows == MAX_ROWS ? bias ? block_and_bias : block : bias ? line_and_bias : line)[run](job, r, j);
+            tiles_of(job)[block][job->bias && r == 0 && j == 0][run](job, r, j);
         }
     }
 }
 
 extern const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX);
-const ab_vec_conv PASTE(ab_vec_conv_,
-                        AB_ISA_SUFFIX) = {.keep = keep, .row = row, .scatter = scatter, .weights = weights};
+const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX) = {
+    .keep = keep, .row = row, .scatter = scatter, .weights = weights, .reads_codes = READS_CODES};

@@ -9,6 +9,7 @@
 
 #include "kernels/core/compiler.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 AB_BEGIN_DECLS
@@ -45,6 +46,8 @@ static inline int64_t ab_narrow_chunk(int64_t left, int64_t step) {
  * undefined. */
 typedef struct ab_narrow_image {
     const float *in, *dout;
+    const uint16_t *codes; /* in place of dout: its halves, where the loops read them; else NULL */
+    bool is_bf16;          /* those are bf16, not fp16 */
     float *dweight;
     float *
         bias; /* [8]: sums of dout over pixels, in the order of column_sums (vec_ops.h); NULL if not wanted */
@@ -59,6 +62,7 @@ typedef struct ab_vec_conv {
     void (*row)(const ab_narrow_row *job);
     void (*scatter)(const ab_narrow_scatter *job);
     void (*weights)(const ab_narrow_image *job);
+    bool reads_codes; /* weights: also halves */
 } ab_vec_conv;
 
 /* The loops of the CPU level in force (isa.h). */

@@ -3,6 +3,7 @@
 #include "kernels/ops/product/pass.h"
 
 #include "kernels/core/text.h"
+#include "kernels/format/halves.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/image_pieces.h"
 #include "kernels/ops/product/nonfinite.h"
@@ -205,13 +206,22 @@ static float *bias_sums_of(const narrow *p, const ab_pass_args *args) {
     return blocks_of(p, args) + (size_t)p->blocks * (p->block_bytes / sizeof(float));
 }
 
+/* The halves of an image of dout, where the loops read them; else NULL. */
+static const uint16_t *codes_of(const narrow *p, const ab_pass_args *args, int64_t image) {
+    const ab_tensor *dout = args->stored ? args->stored->dout : NULL;
+    if (!dout || !ab_is_half(dout->format) || !ab_vec_conv_get()->reads_codes) return NULL;
+    return (const uint16_t *)dout->data + image * p->pieces.count[AB_PIECE_DOUT];
+}
+
 static void weights_image(const narrow *p, const ab_pass_args *args, int64_t image, float *dweight) {
     const ab_window *w = &p->conv.window;
-    const float *dout = ab_piece_read(&p->pieces, args, AB_PIECE_DOUT, image);
+    const uint16_t *codes = codes_of(p, args, image);
     int64_t wide = p->padded_width * w->channels;
     ab_narrow_image job = {.in = padded(p, ab_piece_read(&p->pieces, args, AB_PIECE_SRC, image),
                                         ab_piece_memory(&p->pieces, args)),
-                           .dout = dout,
+                           .dout = codes ? NULL : ab_piece_read(&p->pieces, args, AB_PIECE_DOUT, image),
+                           .codes = codes,
+                           .is_bf16 = codes && args->stored->dout->format == &ab_format_bf16,
                            .dweight = dweight,
                            .bias = args->dbias ? bias_sums_of(p, args) + image * AB_NARROW : NULL,
                            .height = w->out[0],

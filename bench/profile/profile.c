@@ -231,6 +231,15 @@ static bool is_passed(const table *t, const ab_profiler *s, int n, int pass) {
                                         (n == t->plan->input_cast && 2 * s->batches_cast < s->steps));
 }
 
+/* Adds what the backward pass of the relu before a node computes, if the node's does it. */
+static void add_front(const table *t, int n, int pass, ab_profile_row *row) {
+    const ab_plan *plan = t->plan;
+    const int front = plan->node[n].front;
+    if (pass != AB_TIMED_BACKWARD || front == AB_NONE || !is_fused(t, front, AB_TIMED_BACKWARD)) return;
+    const ab_plan_node *relu = &plan->node[front];
+    row->flops += backward_flops(plan, relu, ab_plan_node_op(plan, relu));
+}
+
 /* What a pass of a node computes, reads and writes. */
 static void add_work(const table *t, const ab_profiler *s, int n, int pass, ab_profile_row *row) {
     const ab_plan_node *node = &t->plan->node[n];
@@ -249,6 +258,7 @@ static void add_work(const table *t, const ab_profiler *s, int n, int pass, ab_p
     if (pass != AB_TIMED_SUMS)
         count_elementary(t->plan, node, op, pass == AB_TIMED_BACKWARD, row->elementary);
     add_tail(t, s, n, pass, row);
+    add_front(t, n, pass, row);
 }
 
 static void add_node(const table *t, const ab_profiler *s, int n) {

@@ -141,13 +141,9 @@ void ab_plan_product_tails(ab_plan *plan);
  * relu's input and output share memory; AB_NONE: there is none. */
 int ab_plan_pool_behind(const ab_plan *plan, int r);
 
-/* Called by ab_plan_create after ab_plan_alias_gradients: finds the relus before poolings whose gradients do.
- */
-void ab_plan_pool_fronts(ab_plan *plan);
-
 /* Called by ab_plan_create after ab_plan_norm_tails and before ab_plan_place: lets gradients that an addition
- * passes on share the memory of the sum's, and that which a relu masks for a pooling be masked where it is.
- */
+ * passes on share the memory of the sum's, and that which a relu masks for a pooling be masked where it is:
+ * such a relu is the pooling's front. */
 AB_MUST_CHECK ab_status ab_plan_alias_gradients(ab_plan *plan);
 
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without a backward

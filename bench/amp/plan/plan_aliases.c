@@ -80,24 +80,34 @@ static bool may_share(const aliases *a, int x, int y) {
     return true;
 }
 
-static void share_operand(aliases *a, const ab_plan_node *add, int i) {
+/* Returns whether the gradient of input i is now in the memory of that of the node's output. */
+static bool share_operand(aliases *a, const ab_plan_node *node, int i) {
     ab_plan_tensor *tensor = a->plan->tensor;
-    const int to = add->in_grad[i], from = add->out_grad;
-    if (to == AB_NONE || !tensor[from].transient || tensor[to].shares != AB_NONE) return;
+    const int to = node->in_grad[i], from = node->out_grad;
+    if (to == AB_NONE || !tensor[from].transient || tensor[to].shares != AB_NONE) return false;
     if (tensor[to].format != tensor[from].format || !ab_shape_equal(&tensor[to].shape, &tensor[from].shape))
-        return;
-    if (!may_share(a, from, to)) return;
+        return false;
+    if (!may_share(a, from, to)) return false;
     tensor[to].shares = from;
     join(a, from, to);
+    return true;
+}
+
+/* Where the gradients of relu r share memory, a pooling behind it may do its backward pass. */
+static void share_masked(aliases *a, int r) {
+    ab_plan_node *node = a->plan->node;
+    const int n = ab_plan_pool_behind(a->plan, r);
+    if (n == AB_NONE || !share_operand(a, &node[r], 0)) return;
+    node[n].front = r;
+    node[r].behind = n;
 }
 
 static void share_operands(aliases *a, int n) {
     const ab_plan_node *node = &a->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(a->plan, node);
-    if (ab_plan_pool_behind(a->plan, n) != AB_NONE) share_operand(a, node, 0);
     if (!op || op->op != &ab_op_add || node->out_grad == AB_NONE) return;
     if (node->inputs == 2 && node->in[0] == node->in[1]) return; /* the sum of one value with itself */
-    for (int i = 0; i < node->inputs; i++) share_operand(a, node, i);
+    for (int i = 0; i < node->inputs; i++) (void)share_operand(a, node, i);
 }
 
 static void find_aliases(aliases *a) {
@@ -109,7 +119,10 @@ static void find_aliases(aliases *a) {
     for (int n = 0; n < plan->nodes; n++) note_node(a, n);
     for (int t = 0; t < plan->tensors; t++)
         if (plan->tensor[t].shares != AB_NONE) join(a, plan->tensor[t].shares, t);
-    for (int n = plan->nodes - 1; n >= 0; n--) share_operands(a, n);
+    for (int n = plan->nodes - 1; n >= 0; n--) {
+        share_masked(a, n);
+        share_operands(a, n);
+    }
 }
 
 ab_status ab_plan_alias_gradients(ab_plan *plan) {

@@ -671,7 +671,6 @@ static ab_status compile(compiler *c) {
     AB_TRY(ab_plan_pass_casts(plan));
     ab_plan_norm_tails(plan);
     AB_TRY(ab_plan_alias_gradients(plan));
-    ab_plan_pool_fronts(plan);
     AB_TRY(ab_plan_place(plan));
     ab_plan_product_tails(plan);
     return AB_OK;

@@ -137,12 +137,3 @@ int ab_plan_pool_behind(const ab_plan *plan, int r) {
     return n != AB_NONE && is_op(plan, &plan->node[n], &ab_op_max_pool2d) && passes_to(plan, n, r) ? n
                                                                                                    : AB_NONE;
 }
-
-void ab_plan_pool_fronts(ab_plan *plan) {
-    for (int r = 0; r < plan->nodes; r++) {
-        const int n = ab_plan_pool_behind(plan, r);
-        if (n == AB_NONE || plan->tensor[plan->node[r].in_grad[0]].shares != plan->node[r].out_grad) continue;
-        plan->node[n].front = r;
-        plan->node[r].behind = n;
-    }
-}

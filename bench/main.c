@@ -63,18 +63,32 @@ static ab_status end_output(ab_status status) {
 
 static bool ended; /* main returns */
 
-/* Libraries end the program where they get no memory (libgomp: "Thread creation failed"): say so, if memory
- * is limited, with the status of out of memory. */
+/* Libraries end the program where they get no memory (libgomp: "Thread creation failed"), and some before
+ * main: say so, if memory is limited, with the status of out of memory. */
 static void on_exit_by_library(void) {
-    char limits[AB_LIMITS_TEXT];
+    char limits[AB_LIMITS_TEXT], line[AB_LIMITS_TEXT + 80]; /* ab_print would need memory */
     if (ended || !ab_memory_limits(limits)) return;
-    ab_print(stderr, "ampbench: a library ended the program, most likely for want of memory: %s\n", limits);
+    snprintf(line, sizeof line, "ampbench: a library ended the program, most likely for want of memory: %s\n",
+             limits);
+    fputs(line, stderr);
     _exit(ab_status_exit(AB_NO_MEMORY));
 }
 
+static void watch_libraries(void) {
+    static bool watched;
+    if (!watched) watched = atexit(on_exit_by_library) == 0;
+}
+
+/* Runs before the constructors of the libraries where the loader knows of such functions. A sanitizer's own
+ * constructor must come first, and it takes more memory than any limit that we test. */
+#if !AB_SANITIZED
+__attribute__((section(".preinit_array"),
+               used)) static void (*const before_libraries)(void) = watch_libraries;
+#endif
+
 int main(int argc, char **argv) {
     ab_process_begin();
-    atexit(on_exit_by_library);
+    watch_libraries();
     ab_observed_set_newer(ab_lib_record_text);
     ab_usage_set_commands(ab_commands, ab_command_count);
     ab_status status = ab_note_memory_limits(dispatch(argc, argv));

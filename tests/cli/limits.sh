@@ -90,7 +90,10 @@ if bash -c 'ulimit -v 4000000; exec "$@"' - "$AMPBENCH" --version >/dev/null 2>&
         [ "$rc" != 2 ] || refused=$((refused + 1))
         checks=$((checks + 1))
         case $rc in
-        0 | 2 | 127) ;; # 127: the loader itself
+        0 | 2) ;;
+        127 | 139) # the loader ended: no command starts
+            bash -c "ulimit -v $((mib * 1024)); exec \"\$@\"" - "$AMPBENCH" --version >/dev/null 2>&1 &&
+                fail "in $mib MiB: exit status $rc, while --version ends well" ;;
         *) fail "in $mib MiB: exit status $rc: $(head -c 400 "$work/err")" ;;
         esac
     done

@@ -81,7 +81,7 @@ static void watch_libraries(void) {
 
 /* Runs before the constructors of the libraries where the loader knows of such functions. A sanitizer's own
  * constructor must come first, and it takes more memory than any limit that we test. */
-#if !AB_SANITIZED
+#if !defined(AB_SANITIZED)
 __attribute__((section(".preinit_array"),
                used)) static void (*const before_libraries)(void) = watch_libraries;
 #endif

@@ -68,8 +68,8 @@ static bool ended; /* main returns */
 static void on_exit_by_library(void) {
     char limits[AB_LIMITS_TEXT], line[AB_LIMITS_TEXT + 80]; /* ab_print would need memory */
     if (ended || !ab_memory_limits(limits)) return;
-    snprintf(line, sizeof line, "ampbench: a library ended the program, most likely for want of memory: %s\n",
-             limits);
+    ab_text_show(line, sizeof line,
+                 "ampbench: a library ended the program, most likely for want of memory: %s\n", limits);
     fputs(line, stderr);
     _exit(ab_status_exit(AB_NO_MEMORY));
 }

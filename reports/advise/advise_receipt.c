@@ -1,8 +1,8 @@
 /* Compares a confirming run with the prediction, only where advise.h says that they are comparable. */
 #include "reports/advise/advise.h"
-#include "reports/advise/flush_interval.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
+#include "reports/stats/flush_interval.h"
 #include "reports/stats/stats.h"
 
 #include <math.h>

@@ -13,8 +13,10 @@
  *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
  *                   nothing
  *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all tensors if none was
+ *                   flushed_share_low, _high: over all steps (sampling.h); there if some were not probed
  *   lost_share      non-zero weight updates that the stored weight did not take, over all of them; probed
- * steps subnormal_slowdown  see subnormals.h; there only if steps with subnormal operands are slower
+ *                   steps
+ *   subnormal_slowdown  see subnormals.h; there only if steps with subnormal operands are slower
  *   certificate     see certify() */
 #include "reports/record/summary.h"
 
@@ -24,6 +26,7 @@
 #include "reports/record/learned.h"
 #include "reports/record/machines.h"
 #include "reports/record/result.h"
+#include "reports/record/sampling.h"
 #include "reports/record/settings.h"
 #include "reports/record/subnormals.h"
 #include "reports/stats/chance.h"
@@ -58,6 +61,8 @@ typedef struct facts {
     figure skipped_share, flushed_share, overflowed, worst_share, lost_share;
     const char *worst_layer; /* borrowed from the document */
     bool flushed_modelled;
+    bool flushed_sampled; /* some steps were not probed */
+    figure flushed_low, flushed_high;
     reasons failed;              /* of the certificate */
     bool speed_void;             /* for one of these reasons; O0's learning nothing makes no speed void */
     char unlearned[REASON_TEXT]; /* why O0 learned nothing; "": it did, or there is none */
@@ -249,6 +254,15 @@ static void find_worst_layer(facts *f, const cJSON *tensors) {
     f->worst_share = f->worst_layer ? known(worst) : unknown("nothing was flushed");
 }
 
+static void bound_flushed(facts *f) {
+    ab_flush_interval all = {0};
+    const ab_sampling sampling = ab_flushed_of_all_steps(f->cell, !f->flushed_modelled, &all);
+    const bool enough = sampling != AB_TOO_FEW_STEPS;
+    f->flushed_sampled = sampling != AB_EVERY_STEP;
+    f->flushed_low = enough ? known(all.low) : unknown("fewer than three steps were probed");
+    f->flushed_high = enough ? known(all.high) : f->flushed_low;
+}
+
 static void count_casts(facts *f) {
     const cJSON *tensors = ab_json_at(f->cell, "probes.tensors");
     if (!tensors || !tensors->child) {
@@ -260,6 +274,7 @@ static void count_casts(facts *f) {
     f->overflowed = known(sum.overflowed);
     f->flushed_share = sum.nonzero > 0 ? known(sum.flushed / sum.nonzero)
                                        : unknown("no gradient value was finite and not zero");
+    if (is_known(&f->flushed_share)) bound_flushed(f);
     find_worst_layer(f, tensors);
 }
 
@@ -418,6 +433,12 @@ static void put_certificate(builder *b, const reasons *failed) {
     b->failed |= certificate.failed;
 }
 
+static void put_flushed_bounds(builder *b, const facts *f) {
+    if (!f->flushed_sampled) return;
+    put_figure(b, "flushed_share_low", &f->flushed_low);
+    put_figure(b, "flushed_share_high", &f->flushed_high);
+}
+
 static cJSON *summary_object(facts *f) {
     const struct {
         const char *key;
@@ -438,6 +459,7 @@ static cJSON *summary_object(facts *f) {
                 {"lost_share", &f->lost_share}};
     builder b = {cJSON_CreateObject(), false};
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) put_figure(&b, rows[i].key, rows[i].figure);
+    put_flushed_bounds(&b, f);
     put(&b, "flushed_modelled", cJSON_CreateBool(f->flushed_modelled));
     put(&b, "worst_layer", f->worst_layer ? cJSON_CreateString(f->worst_layer) : cJSON_CreateNull());
     if (!f->worst_layer) put_reason(&b, "worst_layer", f->worst_share.reason);

@@ -111,6 +111,16 @@ char *ab_text_percent(char *text, double share) {
     return fixed(text, percent, percent == 0 ? 0 : percent < 9.995 ? 2 : 1, "");
 }
 
+char *ab_text_percent_within(char *text, double share, double side) {
+    const double percent = 100 * share, around = 100 * side;
+    const int decimals = around < 0.995 ? 2 : around < 9.95 ? 1 : 0;
+    if (around < 0.005) return ab_text_percent(text, share);
+    if (isfinite(around))
+        return ab_text_exact(text, AB_TEXT_NUMBER, "%.*f±%.*f", decimals, percent, decimals, around);
+    ab_text_append(ab_text_percent(text, share), AB_TEXT_NUMBER, "±?");
+    return text;
+}
+
 char *ab_text_rate(char *text, double rate) {
     if (rate >= 1e9) return rounded(text, rate, "");
     return fixed(text, rate, rate < 999.5 ? 1 : 0, "");

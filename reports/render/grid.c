@@ -166,8 +166,15 @@ static void write_skipped(const cJSON *cell, ab_grid_text *out) {
     ab_text_show(out->text, sizeof out->text, "%s/%s", skipped, total);
 }
 
+/* With "±", the larger side of the interval, where only some steps were probed. */
 static void write_flushed(const cJSON *cell, ab_grid_text *out) {
-    ab_text_percent(out->text, figure(cell, "flushed_share"));
+    const double share = figure(cell, "flushed_share"),
+                 side = fmax(share - figure(cell, "flushed_share_low"),
+                             figure(cell, "flushed_share_high") - share);
+    if (isfinite(share) && ab_json_at(cell, "summary.flushed_share_low"))
+        ab_text_percent_within(out->text, share, side);
+    else
+        ab_text_percent(out->text, share);
     parenthesise(cell, out);
 }
 
@@ -835,7 +842,7 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
         "peak: bytes of all tensors and workspaces the cell held; skipped: steps without an update, because "
         "of an overflow",
         "flushed: of the gradients that are cast to the half format, the share of non-zero values that "
-        "became 0",
+        "became 0; ±: for all steps, of which only some are probed (95 %)",
         "overflowed: values among them beyond the half format's range; worst layer: the one with the largest "
         "flushed share",
         "lost: of the non-zero weight updates, the share that storing the weight swallowed (`ampbench "

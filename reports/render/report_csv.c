@@ -76,6 +76,8 @@ static const column columns[] = {
     {"generator.build_type", "build_type", true},
     {"generator.flags", "build_flags", true},
     {"generator.onednn_version", "onednn_version", true},
+    {"summary.flushed_share_low", NULL, false},
+    {"summary.flushed_share_high", NULL, false},
     {"label", NULL, false}, /* of every cell: ab_cell_label */
 };
 

@@ -2,8 +2,8 @@
  * (scripts/replay-pairs); logs; grids. Small cases are counted by hand. */
 #define _POSIX_C_SOURCE 200809L /* getline */
 #include "bench/replay/replay.h"
-#include "reports/advise/flush_interval.h"
 #include "reports/record/json.h"
+#include "reports/stats/flush_interval.h"
 #include "reports/stats/stats.h"
 
 #include <math.h>
@@ -58,7 +58,7 @@ static int numbers(const cJSON *list, double *value) {
 
 /* The recorded run is a sample as well as the trained one: the interval is that of their difference. */
 static void judge_flushes(const ab_replay_row *row, const cJSON *pair, tally *t) {
-    double values[AB_SERIES_COLUMNS], lost[AB_SERIES_COLUMNS];
+    double values[AB_FLUSH_COLUMNS], lost[AB_FLUSH_COLUMNS];
     ab_flush_interval interval, alone;
     const int n = numbers(ab_json_at(pair, "values"), values);
     assert_int_equal(numbers(ab_json_at(pair, "lost"), lost), n);

@@ -1,5 +1,5 @@
 /* The interval of a flushed share from the shares of columns of steps. */
-#include "reports/advise/flush_interval.h"
+#include "reports/stats/flush_interval.h"
 
 #include "reports/stats/stats.h"
 
@@ -36,9 +36,9 @@ static double variance_of(double *off, int n, double values) {
     return n > 2 ? fmax(sum, 0) * n / (n - 2) / (values * values) : 1;
 }
 
-void ab_flush_interval_of(const double *values, const double *lost, int n, int samples,
+void ab_flush_interval_of(const double *values, const double *lost, int n, double samples,
                           ab_flush_interval *interval) {
-    double off[AB_SERIES_COLUMNS], all = 0, flushed = 0;
+    double off[AB_FLUSH_COLUMNS], all = 0, flushed = 0;
     *interval = (ab_flush_interval){.high = 1};
     for (int i = 0; i < n; i++) {
         all += values[i];

@@ -1,0 +1,22 @@
+/* How far the flushed share of the probed steps may be from that of all steps. */
+#ifndef AB_REPORTS_RECORD_SAMPLING_H
+#define AB_REPORTS_RECORD_SAMPLING_H
+
+#include "reports/stats/flush_interval.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+AB_BEGIN_DECLS
+
+typedef enum ab_sampling { AB_EVERY_STEP, AB_TOO_FEW_STEPS, AB_SOME_STEPS } ab_sampling;
+
+/* The interval of a cell's flushed share over all of its steps, from the columns of `probes.tensors[].steps`,
+ * of all tensors or of those that were cast; only for AB_SOME_STEPS. AB_EVERY_STEP: the share is exact, or
+ * the document does not say how many steps were probed. AB_TOO_FEW_STEPS: fewer than three have no variance.
+ */
+ab_sampling ab_flushed_of_all_steps(const cJSON *cell, bool cast_only, ab_flush_interval *interval);
+
+AB_END_DECLS
+
+#endif

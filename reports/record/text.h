@@ -30,8 +30,8 @@ void ab_text_elide_to(char *line, int head, int tail);
 char *ab_text_loss(char *text, double loss);     /* 0.4321, 12.35, 1.2e+06 */
 char *ab_text_gap(char *text, double gap);       /* +0.0213, -3.1e-05 */
 char *ab_text_percent(char *text, double share); /* 0.031 -> 3.10; 1e-6 -> <0.01; 0 -> 0 */
-/* A share known within +- `side`, to two digits of it: 2.4±1.2, 0.86±0.39; without it where it is 0 as shown;
- * 2.40±? where it is not finite. */
+/* A share known within +- `side`, to two digits of it: 2.4±1.2, 0.86±0.39; without it where it is 0 as
+ * shown; 2.40±? where it is not finite. */
 char *ab_text_percent_within(char *text, double share, double side);
 char *ab_text_rate(char *text, double rate);     /* 43.2, 5123 */
 char *ab_text_factor(char *text, double factor); /* 1.23x */

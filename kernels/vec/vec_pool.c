@@ -1,6 +1,8 @@
-/* The loops of vec_pool.h: eight channels of a pixel at a time. Halves without NaN are ordered like integers
- * once the magnitude bits of negative ones are inverted; the same inversion maps them back. The loops over
- * windows are written once and inlined with what is done to a window of either kind of values. */
+/* The loops of vec_pool.h: eight channels of a pixel at a time. Halves from 0 to infinity are ordered as
+ * their codes are, and the largest code of a window tells whether they were such. Other halves without NaN
+ * are ordered like integers once the magnitude bits of negative ones are inverted; the same inversion maps
+ * them back. The loops over windows are written once and inlined with what is done to a window of each kind
+ * of values. */
 #include "kernels/vec/vec_pool.h"
 
 #include "kernels/core/compiler.h"
@@ -26,7 +28,11 @@ static inline oct oct_max(oct a, oct b) { return _mm_max_epi16(a, b); }
 static inline oct oct_equal(oct a, oct b) { return _mm_cmpeq_epi16(a, b); }
 static inline oct oct_above_zero(oct a) { return _mm_cmpgt_epi16(a, _mm_setzero_si128()); }
 static inline oct oct_and(oct a, oct b) { return _mm_and_si128(a, b); }
-static inline oct oct_or(oct a, oct b) { return _mm_or_si128(a, b); }
+static inline oct oct_larger_code(oct a, oct b) { return _mm_add_epi16(b, _mm_subs_epu16(a, b)); }
+static inline bool oct_any_above(oct a, uint16_t most) {
+    const oct above = _mm_subs_epu16(a, _mm_set1_epi16((int16_t)most));
+    return _mm_movemask_epi8(_mm_cmpeq_epi16(above, _mm_setzero_si128())) != 0xffff;
+}
 static inline oct oct_without(oct a, oct b) { return _mm_andnot_si128(b, a); } /* a and not b */
 
 #else
@@ -53,7 +59,12 @@ static inline oct oct_above_zero(oct a) {
     return a;
 }
 OCT_MAP(oct_and, a.lane[i] & b.lane[i])
-OCT_MAP(oct_or, a.lane[i] | b.lane[i])
+OCT_MAP(oct_larger_code, (uint16_t)a.lane[i] > (uint16_t)b.lane[i] ? a.lane[i] : b.lane[i])
+static inline bool oct_any_above(oct a, uint16_t most) {
+    bool any = false;
+    for (int i = 0; i < LANES; i++) any |= (uint16_t)a.lane[i] > most;
+    return any;
+}
 OCT_MAP(oct_without, a.lane[i] & ~b.lane[i])
 static inline oct oct_ordered(oct v) {
     for (int i = 0; i < LANES; i++) v.lane[i] = (int16_t)(v.lane[i] ^ (v.lane[i] < 0 ? 0x7fff : 0));
@@ -77,7 +88,6 @@ static inline reals reals_max(reals a, reals b) { return _mm256_max_ps(a, b); }
 static inline reals reals_equal(reals a, reals b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
 static inline reals reals_above_zero(reals a) { return _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_GT_OQ); }
 static inline reals reals_and(reals a, reals b) { return _mm256_and_ps(a, b); }
-static inline reals reals_or(reals a, reals b) { return _mm256_or_ps(a, b); }
 static inline reals reals_without(reals a, reals b) { return _mm256_andnot_ps(b, a); } /* a and not b */
 /* `seen`, and all bits of lanes where a or b is NaN. */
 static inline reals reals_note(reals seen, reals a, reals b) {
@@ -110,7 +120,6 @@ static inline reals reals_above_zero(reals a) {
     return a;
 }
 REALS_MAP(reals_and, bits, a.bits[i] & b.bits[i])
-REALS_MAP(reals_or, bits, a.bits[i] | b.bits[i])
 REALS_MAP(reals_without, bits, a.bits[i] & ~b.bits[i])
 static inline reals reals_note(reals seen, reals a, reals b) {
     for (int i = 0; i < LANES; i++)
@@ -178,7 +187,8 @@ static bool has_nan(const uint16_t *x, uint16_t infinity, int64_t n) {
 /* The images of one call; forward has no dout. */
 typedef struct pool_job {
     const ab_window *window;
-    bool after_relu; /* backward: only a maximum above 0 has a gradient */
+    bool after_relu;   /* backward: only a maximum above 0 has a gradient */
+    uint16_t infinity; /* of halves */
     const void *in, *dout;
     void *out, *din;
 } pool_job;
@@ -189,51 +199,86 @@ typedef struct window_part {
     int64_t at, to, lanes, loads, channels, row;
 } window_part;
 
-static inline oct oct_note(oct seen, oct a, oct b) {
+/* What the loops know of a kind of values, beside their vector: its order, what is noted of two values that
+ * are compared and of a maximum, and whether something noted ends the loops. */
+
+/* fp32: NaNs. */
+static inline reals reals_key(reals v) { return v; }
+static inline reals reals_note_maximum(reals seen, reals best) {
+    (void)best;
+    return seen;
+}
+static inline bool reals_ends(const pool_job *job, reals seen) {
+    (void)job;
+    return reals_any(seen);
+}
+
+/* Halves of any sign, of which none is NaN. */
+static inline oct halves_key(oct v) { return oct_ordered(v); }
+static inline oct halves_max(oct a, oct b) { return oct_max(a, b); }
+static inline oct halves_note(oct seen, oct a, oct b) {
     (void)a, (void)b;
     return seen;
 }
+static inline oct halves_note_maximum(oct seen, oct best) {
+    (void)best;
+    return seen;
+}
+static inline bool halves_ends(const pool_job *job, oct seen) {
+    (void)job, (void)seen;
+    return false;
+}
 
-/* The maximum of a window, and its gradient at the first value that equals the maximum. A max keeps its
- * second operand, the earlier value, where both are equal (zeros of either sign) or one is NaN. seen: noted
- * NaNs. */
-#define WINDOW(vector, value, key)                                                                           \
-    static AB_FORCE_INLINE vector vector##_largest(const value *in, const window_part *part, vector *seen,   \
-                                                   const int rows, const int columns) {                      \
-        vector best = key(vector##_load_some(in + part->at, part->loads));                                   \
-        *seen = vector##_note(*seen, best, best);                                                            \
+/* Halves from 0 to infinity: the code of any other is above that of infinity, and so is its maximum. */
+static inline oct codes_key(oct v) { return v; }
+static inline oct codes_max(oct a, oct b) { return oct_larger_code(a, b); }
+static inline oct codes_note(oct seen, oct a, oct b) { return halves_note(seen, a, b); }
+static inline oct codes_note_maximum(oct seen, oct best) { return oct_larger_code(seen, best); }
+static inline bool codes_ends(const pool_job *job, oct seen) { return oct_any_above(seen, job->infinity); }
+
+/* The maximum of a window, and its gradient at the first value that equals the maximum, so at the last if at
+ * none before. A max keeps its second operand, the earlier value, where both are equal (zeros of either sign)
+ * or one is NaN. */
+#define WINDOW(kind, vector, value)                                                                          \
+    static AB_FORCE_INLINE vector kind##_largest(const value *in, const window_part *part, vector *seen,     \
+                                                 const int rows, const int columns) {                        \
+        vector best = kind##_key(vector##_load_some(in + part->at, part->loads));                            \
+        *seen = kind##_note(*seen, best, best);                                                              \
         for (int y = 0; y < rows; y++)                                                                       \
             for (int x = y == 0; x < columns; x++) {                                                         \
                 const value *from = in + part->at + y * part->row + x * part->channels;                      \
-                const vector next = key(vector##_load_some(from, part->loads));                              \
-                *seen = vector##_note(*seen, next, best);                                                    \
-                best = vector##_max(next, best);                                                             \
+                const vector next = kind##_key(vector##_load_some(from, part->loads));                       \
+                *seen = kind##_note(*seen, next, best);                                                      \
+                best = kind##_max(next, best);                                                               \
             }                                                                                                \
-        return key(best);                                                                                    \
+        *seen = kind##_note_maximum(*seen, best);                                                            \
+        return kind##_key(best);                                                                             \
     }                                                                                                        \
-    static AB_FORCE_INLINE void vector##_forward(const pool_job *job, const window_part *part, vector *seen, \
-                                                 const int rows, const int columns) {                        \
+    static AB_FORCE_INLINE void kind##_forward(const pool_job *job, const window_part *part, vector *seen,   \
+                                               const int rows, const int columns) {                          \
         vector##_store_some((value *)job->out + part->to,                                                    \
-                            vector##_largest(job->in, part, seen, rows, columns), part->lanes);              \
+                            kind##_largest(job->in, part, seen, rows, columns), part->lanes);                \
     }                                                                                                        \
-    static AB_FORCE_INLINE void vector##_backward(const pool_job *job, const window_part *part,              \
-                                                  vector *seen, const int rows, const int columns) {         \
+    static AB_FORCE_INLINE void kind##_backward(const pool_job *job, const window_part *part, vector *seen,  \
+                                                const int rows, const int columns) {                         \
         const value *in = job->in;                                                                           \
-        const vector best = vector##_largest(in, part, seen, rows, columns);                                 \
-        vector gradient = vector##_load_some((const value *)job->dout + part->to, part->loads);              \
-        if (job->after_relu) gradient = vector##_and(gradient, vector##_above_zero(best));                   \
-        vector given = vector##_zero();                                                                      \
+        const vector best = kind##_largest(in, part, seen, rows, columns);                                   \
+        vector left = vector##_load_some((const value *)job->dout + part->to, part->loads);                  \
+        if (job->after_relu) left = vector##_and(left, vector##_above_zero(best));                           \
         for (int y = 0; y < rows; y++)                                                                       \
             for (int x = 0; x < columns; x++) {                                                              \
                 const int64_t at = part->at + y * part->row + x * part->channels;                            \
-                const vector equal = vector##_equal(vector##_load_some(in + at, part->loads), best);         \
-                vector##_store_some((value *)job->din + at,                                                  \
-                                    vector##_and(gradient, vector##_without(equal, given)), part->lanes);    \
-                given = vector##_or(given, equal);                                                           \
+                vector here = left;                                                                          \
+                if (y < rows - 1 || x < columns - 1)                                                         \
+                    here =                                                                                   \
+                        vector##_and(left, vector##_equal(vector##_load_some(in + at, part->loads), best));  \
+                vector##_store_some((value *)job->din + at, here, part->lanes);                              \
+                left = vector##_without(left, here);                                                         \
             }                                                                                                \
     }
-WINDOW(oct, uint16_t, oct_ordered)
-WINDOW(reals, float, )
+WINDOW(reals, reals, float)
+WINDOW(halves, oct, uint16_t)
+WINDOW(codes, oct, uint16_t)
 
 /* ---- every window ------------------------------------------------------------------------------ */
 
@@ -245,10 +290,10 @@ static int64_t spilling(const ab_window *w) {
     return w->out[1] > later ? w->out[1] - later : 0;
 }
 
-/* Eight channels at a time, of windows of rows x columns. Returns what was seen. */
-#define EACH_WINDOW(vector, pass)                                                                            \
-    static AB_FORCE_INLINE vector vector##_##pass##_each(const pool_job *argument, const int rows,           \
-                                                         const int columns) {                                \
+/* Eight channels at a time, of windows of rows x columns. Returns whether nothing ended the loops. */
+#define EACH_WINDOW(kind, vector, pass)                                                                      \
+    static AB_FORCE_INLINE bool kind##_##pass##_each(const pool_job *argument, const int rows,               \
+                                                     const int columns) {                                    \
         const pool_job job = *argument; /* which no store reaches */                                         \
         const ab_window w = *job.window;                                                                     \
         const int64_t row = w.in[1] * w.channels, step = w.stride[1] * w.channels, spill = spilling(&w),     \
@@ -263,33 +308,34 @@ static int64_t spilling(const ab_window *w) {
             part.lanes = part.loads = LANES;                                                                 \
             int64_t ox = 0;                                                                                  \
             for (; ox < spill; ox++, part.at += step, part.to += w.channels)                                 \
-                vector##_##pass(&job, &part, &seen, rows, columns);                                          \
+                kind##_##pass(&job, &part, &seen, rows, columns);                                            \
             for (; ox < w.out[1]; ox++, part.at += step - w.channels) {                                      \
                 part.lanes = part.loads = LANES;                                                             \
                 for (int64_t i = 0; i < whole; i++, part.at += LANES, part.to += LANES)                      \
-                    vector##_##pass(&job, &part, &seen, rows, columns);                                      \
+                    kind##_##pass(&job, &part, &seen, rows, columns);                                        \
                 if (rest == 0) continue;                                                                     \
                 part.lanes = rest;                                                                           \
                 part.loads = rest_loads;                                                                     \
-                vector##_##pass(&job, &part, &seen, rows, columns);                                          \
+                kind##_##pass(&job, &part, &seen, rows, columns);                                            \
                 part.at += rest;                                                                             \
                 part.to += rest;                                                                             \
             }                                                                                                \
+            if (kind##_ends(&job, seen)) return false;                                                       \
         }                                                                                                    \
-        return seen;                                                                                         \
+        return true;                                                                                         \
     }                                                                                                        \
-    static vector vector##_##pass##_two(const pool_job *job) { return vector##_##pass##_each(job, 2, 2); }   \
-    static vector vector##_##pass##_any(const pool_job *job) {                                               \
-        return vector##_##pass##_each(job, (int)job->window->kernel[0], (int)job->window->kernel[1]);        \
+    static bool kind##_##pass##_two(const pool_job *job) { return kind##_##pass##_each(job, 2, 2); }         \
+    static bool kind##_##pass##_any(const pool_job *job) {                                                   \
+        return kind##_##pass##_each(job, (int)job->window->kernel[0], (int)job->window->kernel[1]);          \
     }                                                                                                        \
-    static vector vector##_##pass##_image(const pool_job *job) {                                             \
+    static bool kind##_##pass##_image(const pool_job *job) {                                                 \
         const int64_t *kernel = job->window->kernel;                                                         \
-        return kernel[0] == 2 && kernel[1] == 2 ? vector##_##pass##_two(job) : vector##_##pass##_any(job);   \
+        return kernel[0] == 2 && kernel[1] == 2 ? kind##_##pass##_two(job) : kind##_##pass##_any(job);       \
     }
-EACH_WINDOW(oct, forward)
-EACH_WINDOW(oct, backward)
-EACH_WINDOW(reals, forward)
-EACH_WINDOW(reals, backward)
+#define BOTH_PASSES(kind, vector) EACH_WINDOW(kind, vector, forward) EACH_WINDOW(kind, vector, backward)
+BOTH_PASSES(reals, reals)
+BOTH_PASSES(halves, oct)
+BOTH_PASSES(codes, oct)
 
 /* Values of an image, of its result. */
 static int64_t values_in(const ab_window *w) { return w->in[0] * w->in[1] * w->channels; }
@@ -301,29 +347,30 @@ static bool leaves_pixels(const ab_window *w) {
 }
 
 static bool max_pool(const ab_window *w, const float *in, float *out) {
-    return !reals_any(reals_forward_image(&(pool_job){.window = w, .in = in, .out = out}));
+    return reals_forward_image(&(pool_job){.window = w, .in = in, .out = out});
 }
 
 static bool max_pool_backward(const ab_window *w, bool after_relu, const float *in, const float *dout,
                               float *din) {
     if (leaves_pixels(w)) memset(din, 0, (size_t)values_in(w) * sizeof *din);
-    return !reals_any(reals_backward_image(
-        &(pool_job){.window = w, .after_relu = after_relu, .in = in, .dout = dout, .din = din}));
+    return reals_backward_image(
+        &(pool_job){.window = w, .after_relu = after_relu, .in = in, .dout = dout, .din = din});
 }
 
 static bool max_pool_bits(const ab_window *w, uint16_t infinity, const uint16_t *in, uint16_t *out) {
-    if (!is_ordered(in, infinity, values_in(w))) return false;
-    oct_forward_image(&(pool_job){.window = w, .in = in, .out = out});
-    return true;
+    const pool_job job = {.window = w, .infinity = infinity, .in = in, .out = out};
+    if (codes_forward_image(&job)) return true;
+    return is_ordered(in, infinity, values_in(w)) && halves_forward_image(&job);
 }
 
 static bool max_pool_backward_bits(const ab_window *w, bool after_relu, uint16_t infinity, const uint16_t *in,
                                    const uint16_t *dout, uint16_t *din) {
-    if (!is_ordered(in, infinity, values_in(w)) || has_nan(dout, infinity, values_out(w))) return false;
+    const pool_job job = {
+        .window = w, .after_relu = after_relu, .infinity = infinity, .in = in, .dout = dout, .din = din};
+    if (has_nan(dout, infinity, values_out(w))) return false;
     if (leaves_pixels(w)) memset(din, 0, (size_t)values_in(w) * sizeof *din);
-    oct_backward_image(
-        &(pool_job){.window = w, .after_relu = after_relu, .in = in, .dout = dout, .din = din});
-    return true;
+    if (codes_backward_image(&job)) return true;
+    return is_ordered(in, infinity, values_in(w)) && halves_backward_image(&job);
 }
 
 extern const ab_vec_pool PASTE(ab_vec_pool_, AB_ISA_SUFFIX);

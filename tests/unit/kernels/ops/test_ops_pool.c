@@ -111,7 +111,7 @@ static op_attrs attrs_of(const ab_op *op, const pool_case *k) {
     return a;
 }
 
-/* Values on a coarse grid, so that ties are common. */
+/* Values on a coarse grid, so that ties are common; those of the first image as a relu delivers them. */
 static void open_case(op_run *r, const ab_op *op, const op_attrs *attrs, const pool_case *k,
                       op_formats formats) {
     ab_shape in = {.ndim = 4, .dim = {k->n, k->h, k->w, k->c}};
@@ -120,6 +120,8 @@ static void open_case(op_run *r, const ab_op *op, const op_attrs *attrs, const p
     op_run_fill_all(r, (uint64_t)(k->c + 1));
     for (int64_t i = 0; i < ab_tensor_count(&r->in[0]); i += 2)
         oracle_put(&r->in[0], i, nearbyint(2.0 * oracle_random(5, i)) / 2.0);
+    for (int64_t i = 0; i < k->h * k->w * k->c; i++)
+        oracle_put(&r->in[0], i, fmax(oracle_get(&r->in[0], i), 0.0));
     assert_int_equal(op_run_prepare(r), AB_OK);
 }
 
@@ -274,14 +276,24 @@ static void see_nothing(ab_observer *self, int id, int thread, const float *valu
     (void)n;
 }
 
-/* Three images: finite values, NaN and zeros of both signs among them, NaN in the gradient. */
+enum { PLANTED = 6 };
+
+/* Images: finite values, NaN and zeros of both signs among them, NaN in the gradient; nothing below zero, in
+ * one but for its last pixel, in another with infinity and a NaN of either sign. */
 static void plant(const op_run *r) {
-    const int64_t in = ab_tensor_count(&r->in[0]) / 3, out = ab_tensor_count(&r->dout) / 3;
+    const int64_t in = ab_tensor_count(&r->in[0]) / PLANTED, out = ab_tensor_count(&r->dout) / PLANTED;
     for (int64_t i = 0; i < in; i += 3) oracle_put(&r->in[0], in + i, i % 2 == 0 ? -0.0 : NOT_A_NUMBER);
     for (int64_t i = 0; i < in; i += 5) oracle_put(&r->in[0], in + i, 0.0);
     oracle_put(&r->in[0], in - 1, -INF);
     oracle_put(&r->dout, 2 * out, NOT_A_NUMBER);
     oracle_put(&r->dout, out - 1, -0.0);
+    for (int64_t i = 3 * in; i < PLANTED * in; i++)
+        oracle_put(&r->in[0], i, fmax(oracle_get(&r->in[0], i), 0.0));
+    oracle_put(&r->in[0], 4 * in - 1, INF);
+    oracle_put(&r->in[0], 5 * in - 1, -1.0);
+    oracle_put(&r->in[0], 5 * in, INF);
+    oracle_put(&r->in[0], 5 * in + in / 2, NOT_A_NUMBER);
+    oracle_put(&r->in[0], PLANTED * in - 1, copysign(NOT_A_NUMBER, -1.0));
 }
 
 static void run_planted(op_run *r, const pool_case *k, const ab_format *format, ab_observer *observer) {
@@ -306,7 +318,7 @@ static void maxima_of_codes_are_those_of_values(const void *unused) {
     for (size_t i = 0; i < AB_COUNT_OF(windows) * AB_COUNT_OF(channels); i++)
         for (size_t f = 0; f < AB_COUNT_OF(formats); f++) {
             const int64_t *w = windows[i / AB_COUNT_OF(channels)], c = channels[i % AB_COUNT_OF(channels)];
-            const pool_case k = {3, 10, 13, c, w[0], w[1], w[2], w[3], 0, 0, true};
+            const pool_case k = {PLANTED, 10, 13, c, w[0], w[1], w[2], w[3], 0, 0, true};
             op_run plain, observed;
             run_planted(&plain, &k, formats[f], NULL);
             run_planted(&observed, &k, formats[f], &observer);

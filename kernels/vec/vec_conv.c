@@ -2,6 +2,7 @@
  * registers. Multiply-adds are fused where the CPU level has FMA. */
 #include "kernels/vec/vec_conv.h"
 
+#include "kernels/format/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 
 #include <stdbool.h>
@@ -52,6 +53,9 @@ static inline oct wide_eight(wide v, int half) {
 }
 #endif
 
+/* How a tensor is stored. */
+enum { AS_FP32, AS_FP16, AS_BF16 };
+
 enum {
     MAX_RUN = 5,
     NARROW_ROW = 10,
@@ -96,10 +100,10 @@ static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const 
     for (int p = 0; p < count; p++) store_pixel(out + p * channels, sum[p], channels, room - p * channels);
 }
 
-static void row_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
-static void row_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 3); }
-static void row_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, NARROW_ROW / 2); }
-static void row_whole(const ab_narrow_row *job, int64_t x) { row_tile(job, x, NARROW_ROW); }
+static void tile_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
+static void tile_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 3); }
+static void tile_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, NARROW_ROW / 2); }
+static void tile_whole(const ab_narrow_row *job, int64_t x) { row_tile(job, x, NARROW_ROW); }
 
 /* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last
  * tile of a row is aligned to its end and stores some sums twice. */
@@ -107,7 +111,7 @@ static void narrow_row(const ab_narrow_row *job) {
     static const struct {
         int64_t pixels;
         void (*run)(const ab_narrow_row *, int64_t);
-    } widths[] = {{NARROW_ROW, row_whole}, {NARROW_ROW / 2, row_half}, {3, row_3}, {1, row_1}};
+    } widths[] = {{NARROW_ROW, tile_whole}, {NARROW_ROW / 2, tile_half}, {3, tile_3}, {1, tile_1}};
     int best = 0;
     while (widths[best].pixels > job->pixels) best++;
     int64_t count = widths[best].pixels, rest = job->pixels % count;
@@ -135,9 +139,84 @@ static AB_FORCE_INLINE void store_turned(float *out, int64_t room, const oct *su
     }
 }
 
+/* ROUNDED: an even number of channels is rounded in registers. `pair_codes` has those of two adjacent
+ * channels of LANES pixels, in the order of pixels. */
+#if defined(__AVX512F__)
+
+typedef __m512i pair_codes;
+static AB_FORCE_INLINE __m512i codes_of(wide v, const int as) {
+    return _mm512_castsi256_si512(as == AS_FP16 ? narrowed_fp16(v) : narrowed_bf16(v));
+}
+static AB_FORCE_INLINE pair_codes pairs_of(wide first, wide second, const int as) {
+    const __m512i order = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39,
+                                           7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    return _mm512_permutex2var_epi16(codes_of(first, as), order, codes_of(second, as));
+}
+/* Lanes `at` of v in those lanes of `mask`, and elsewhere `rest`. */
+static AB_FORCE_INLINE pair_codes pairs_mixed(pair_codes rest, const unsigned mask, const int *at,
+                                              pair_codes v) {
+    return _mm512_mask_permutexvar_epi32(rest, (__mmask16)mask, _mm512_loadu_si512(at), v);
+}
+static inline pair_codes pairs_zero(void) { return _mm512_setzero_si512(); }
+static inline void pairs_store(uint16_t *p, pair_codes v) { _mm512_storeu_si512(p, v); }
+
+#else
+
+typedef __m256i pair_codes;
+static AB_FORCE_INLINE __m128i codes_of(wide v, const int as) {
+    if (as == AS_FP16) return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256i codes = narrowed_bf16_8_or_nan(v);
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(codes, codes), 0x08));
+}
+static AB_FORCE_INLINE pair_codes pairs_of(wide first, wide second, const int as) {
+    const __m128i a = codes_of(first, as), b = codes_of(second, as);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi16(a, b)), _mm_unpackhi_epi16(a, b),
+                                   1);
+}
+static AB_FORCE_INLINE pair_codes pairs_mixed(pair_codes rest, const unsigned mask, const int *at,
+                                              pair_codes v) {
+    const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128),
+                  live = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)mask), bits), bits),
+                  lanes = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    return _mm256_blendv_epi8(rest, _mm256_permutevar8x32_epi32(v, lanes), live);
+}
+static inline pair_codes pairs_zero(void) { return _mm256_setzero_si256(); }
+static inline void pairs_store(uint16_t *p, pair_codes v) { _mm256_storeu_si256((__m256i *)(void *)p, v); }
+
+#endif
+
+/* LANES pixels from a register for each of `channels`, an even number, rounded. */
+static AB_FORCE_INLINE void store_rounded(uint16_t *codes, const wide *sum, const int channels,
+                                          const int as) {
+    const int count = channels / 2;
+    pair_codes pair[AB_NARROW / 2];
+#pragma GCC unroll 4
+    for (int k = 0; k < count; k++) pair[k] = pairs_of(sum[2 * k], sum[2 * k + 1], as);
+#pragma GCC unroll 4
+    for (int part = 0; part < count; part++) {
+        pair_codes out = pairs_zero();
+#pragma GCC unroll 4
+        for (int k = 0; k < count; k++) {
+            unsigned mask = 0;
+            int at[LANES];
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++) {
+                at[i] = (part * LANES + i) / count;
+                mask |= (part * LANES + i) % count == k ? 1u << i : 0u;
+            }
+            out = pairs_mixed(out, mask, at, pair[k]);
+        }
+        pairs_store(codes + part * 2 * LANES, out);
+    }
+}
+
 /* LANES pixels from a register for each of `channels`. */
 static AB_FORCE_INLINE void store_vector(const ab_narrow_row *job, int64_t x, const wide *sum,
-                                         const int channels) {
+                                         const int channels, const int as) {
+    if (as != AS_FP32) {
+        store_rounded(job->codes + x * channels, sum, channels, as);
+        return;
+    }
     if (channels == 1) {
         wide_store(job->out + x, sum[0]);
         return;
@@ -155,7 +234,7 @@ static AB_FORCE_INLINE void store_vector(const ab_narrow_row *job, int64_t x, co
 
 /* Pixels from x[0] and x[1] on, LANES each, the pixels in the lanes. */
 static AB_FORCE_INLINE void row_vectors(const ab_narrow_row *job, const int64_t *x, const int vectors,
-                                        const int channels) {
+                                        const int channels, const int as) {
     wide sum[2][AB_NARROW];
     const float *weights = job->weights;
 #pragma GCC unroll 2
@@ -173,37 +252,58 @@ static AB_FORCE_INLINE void row_vectors(const ab_narrow_row *job, const int64_t 
             for (int v = 0; v < vectors; v++) sum[v][c] = wide_fma(weights[c], line[v], sum[v][c]);
     }
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; v++) store_vector(job, x[v], sum[v], channels);
+    for (int v = 0; v < vectors; v++) store_vector(job, x[v], sum[v], channels, as);
 }
 
 /* The last vector of a row is aligned to its end. */
-static AB_FORCE_INLINE void vectors_of_row(const ab_narrow_row *job, const int channels) {
+static AB_FORCE_INLINE void vectors_of_row(const ab_narrow_row *job, const int channels, const int as) {
     const int64_t last = job->pixels - LANES;
     const bool pairs = channels <= PAIR_CHANNELS;
     for (int64_t x = 0; x < job->pixels; x += pairs ? 2 * LANES : LANES) {
         const int64_t at[2] = {x < last ? x : last, x + LANES < last ? x + LANES : last};
         if (pairs && x < last)
-            row_vectors(job, at, 2, channels);
+            row_vectors(job, at, 2, channels, as);
         else
-            row_vectors(job, at, 1, channels);
+            row_vectors(job, at, 1, channels, as);
     }
 }
 
-#define ROW(channels)                                                                                        \
-    static void row_of_##channels(const ab_narrow_row *job) { vectors_of_row(job, channels); }
-#define NAME(channels) row_of_##channels,
-#define COUNTS(each) each(1) each(2) each(3) each(4) each(5) each(6) each(7) each(8)
+typedef void (*row_function)(const ab_narrow_row *job);
 
-COUNTS(ROW)
+#define ROW(name, channels, as)                                                                              \
+    static void name##_##channels(const ab_narrow_row *job) { vectors_of_row(job, channels, as); }
+#define ROW_FP32(channels) ROW(row, channels, AS_FP32)
+#define ROWS_ROUNDED(channels) ROW(row_fp16, channels, AS_FP16) ROW(row_bf16, channels, AS_BF16)
+#define EVEN(each) each(2) each(4) each(6) each(8)
+#define ANY(each) each(1) each(3) each(5) each(7) EVEN(each)
+
+ANY(ROW_FP32)
+EVEN(ROWS_ROUNDED)
+
+/* By half the channels. */
+static void round_row(const ab_narrow_row *job) {
+    static const row_function fp16[] = {0, row_fp16_2, row_fp16_4, row_fp16_6, row_fp16_8},
+                              bf16[] = {0, row_bf16_2, row_bf16_4, row_bf16_6, row_bf16_8};
+    (job->is_bf16 ? bf16 : fp16)[job->channels / 2](job);
+}
 
 static void row(const ab_narrow_row *job) {
-    static void (*const rows[AB_NARROW])(const ab_narrow_row *) = {COUNTS(NAME)};
-    (job->pixels >= LANES ? rows[job->channels - 1] : narrow_row)(job);
+    static const row_function fp32[] = {0, row_1, row_2, row_3, row_4, row_5, row_6, row_7, row_8};
+    if (job->codes)
+        round_row(job);
+    else
+        (job->pixels >= LANES ? fp32[job->channels] : narrow_row)(job);
 }
+
+static bool rounds(int64_t pixels, int64_t channels) { return pixels >= LANES && channels % 2 == 0; }
 
 #else
 
 static void row(const ab_narrow_row *job) { narrow_row(job); }
+static bool rounds(int64_t pixels, int64_t channels) {
+    (void)pixels, (void)channels;
+    return false;
+}
 
 #endif
 
@@ -330,9 +430,6 @@ static AB_FORCE_INLINE oct total_of(const four_sums *sums) {
     return oct_add(oct_add(sums->of[0], sums->of[1]), oct_add(sums->of[2], sums->of[3]));
 }
 
-/* How dout is stored. */
-enum { AS_FP32, AS_FP16, AS_BF16 };
-
 /* The channels of a pixel of dout, and what lies behind them in memory; of codes for operands of arithmetic,
  * which quietens NaNs. */
 static AB_FORCE_INLINE oct load_pixel(const ab_narrow_image *job, int64_t at, const int as) {
@@ -442,5 +539,9 @@ static void weights(const ab_narrow_image *job) {
 }
 
 extern const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX);
-const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX) = {
-    .keep = keep, .row = row, .scatter = scatter, .weights = weights, .reads_codes = READS_CODES};
+const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX) = {.keep = keep,
+                                                        .row = row,
+                                                        .scatter = scatter,
+                                                        .weights = weights,
+                                                        .reads_codes = READS_CODES,
+                                                        .rounds = rounds};

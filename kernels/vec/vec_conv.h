@@ -21,6 +21,8 @@ typedef struct ab_narrow_row {
     const float *in, *weights, *bias; /* bias: 8 values */
     const int64_t *offset;
     float *out;
+    uint16_t *codes; /* in place of out: what it rounds to, where the loops round; else NULL */
+    bool is_bf16;    /* to bf16, not fp16 */
     int64_t taps, pixels, channels;
     int64_t room; /* floats from out to the end of its image; lanes past a pixel's channels may be written
                    * up to there */
@@ -63,6 +65,8 @@ typedef struct ab_vec_conv {
     void (*scatter)(const ab_narrow_scatter *job);
     void (*weights)(const ab_narrow_image *job);
     bool reads_codes; /* weights: also halves */
+    /* Whether row() rounds results of so many pixels and channels. */
+    bool (*rounds)(int64_t pixels, int64_t channels);
 } ab_vec_conv;
 
 /* The loops of the CPU level in force (isa.h). */

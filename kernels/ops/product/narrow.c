@@ -111,6 +111,14 @@ typedef struct narrow_job {
     const float *bias;
 } narrow_job;
 
+/* The codes of image `image` of the result, where the loops round; else NULL. */
+static uint16_t *rounded_of(const narrow *p, const ab_pass_args *args, int64_t image) {
+    const ab_tensor *dst = args->stored ? args->stored->dst : NULL;
+    if (!dst || !ab_is_half(dst->format)) return NULL;
+    if (!ab_vec_conv_get()->rounds(p->conv.window.out[1], p->conv.out_channels)) return NULL;
+    return (uint16_t *)dst->data + image * p->pieces.count[AB_PIECE_DST];
+}
+
 static void forward_image(void *argument, int64_t image, int thread) {
     const narrow_job *n = argument;
     const narrow *p = n->p;
@@ -120,19 +128,23 @@ static void forward_image(void *argument, int64_t image, int thread) {
     const float *in =
         planar(p, ab_piece_read(&p->pieces, args, AB_PIECE_SRC, image), ab_piece_memory(&p->pieces, args));
     float *out = ab_piece_target(&p->pieces, args, image);
+    uint16_t *codes = rounded_of(p, args, image);
+    const bool is_bf16 = codes && args->stored->dst->format == &ab_format_bf16;
     for (int64_t y = 0; y < w->out[0]; y++) {
         ab_narrow_row job = {.in = in + y * w->stride[0] * p->phase_width,
                              .weights = args->weights,
                              .bias = n->bias,
                              .offset = p->offset,
                              .out = out + y * w->out[1] * p->conv.out_channels,
+                             .codes = codes ? codes + y * w->out[1] * p->conv.out_channels : NULL,
+                             .is_bf16 = is_bf16,
                              .taps = taps_of(&p->conv) * w->channels,
                              .pixels = w->out[1],
                              .channels = p->conv.out_channels,
                              .room = (w->out[0] - y) * w->out[1] * p->conv.out_channels};
         ab_vec_conv_get()->row(&job);
     }
-    ab_piece_store(&p->pieces, args, image, out);
+    if (!codes) ab_piece_store(&p->pieces, args, image, out);
 }
 
 static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {

@@ -424,6 +424,33 @@ static void own_kernels_give_the_same_bits_at_every_vector_width(void **state) {
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
+static void see_nothing(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+    (void)self, (void)id, (void)thread, (void)values, (void)n;
+}
+
+/* What is observed is computed in fp32 and rounded by itself, what is not where it is computed. */
+static void observed_or_not(const void *format) {
+    ab_observer observer = {.see = see_nothing};
+    for (size_t k = 0; k < AB_COUNT_OF(cases); k++) {
+        op_attrs attrs = attrs_of(&cases[k]);
+        op_run r[2];
+        for (int i = 0; i < 2; i++) {
+            ab_exec exec = {.training = true, .path = AB_PATH_CONVERT, .observer = i == 0 ? NULL : &observer};
+            open_case(&r[i], &cases[k], &attrs, (op_formats){format, format, NULL}, &exec);
+            assert_int_equal(op_run_prepare(&r[i]), AB_OK);
+            op_run_both(&r[i]);
+        }
+        op_run_same_results(&r[0], &r[1]);
+        for (int i = 0; i < 2; i++) op_run_close(&r[i]);
+    }
+}
+
+static void half_results_have_the_same_bits_observed_or_not(void **state) {
+    (void)state;
+    op_each_machine(observed_or_not, &ab_format_fp16);
+    op_each_machine(observed_or_not, &ab_format_bf16);
+}
+
 static void shapes_are_checked_with_a_message(void **state) {
     (void)state;
     op_attrs attrs = attrs_of(&cases[0]);
@@ -462,6 +489,7 @@ int main(void) {
         cmocka_unit_test(infinities_stay_where_they_belong),
         cmocka_unit_test(bits_depend_neither_on_the_lanes_nor_on_the_run),
         cmocka_unit_test(own_kernels_give_the_same_bits_at_every_vector_width),
+        cmocka_unit_test(half_results_have_the_same_bits_observed_or_not),
         cmocka_unit_test(shapes_are_checked_with_a_message),
         cmocka_unit_test(flops_count_two_per_multiply_add),
     };

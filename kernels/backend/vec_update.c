@@ -1,8 +1,8 @@
 /* The loops of vec_update.h. One function a formula, so that nothing is decided per element. */
 #include "kernels/backend/vec_update.h"
 
-#include "kernels/format/vec_half.h"
 #include "kernels/vec/isa.h"
+#include "kernels/vec/vec_half.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)

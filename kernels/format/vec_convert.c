@@ -5,7 +5,7 @@
  * each level. */
 #include "kernels/format/vec_convert.h"
 
-#include "kernels/format/vec_half.h"
+#include "kernels/vec/vec_half.h"
 
 /* ---- any format ------------------------------------------------------------------------------ */
 

@@ -6,7 +6,7 @@
  * operands is made quiet by the operation. */
 #include "kernels/format/vec_halves.h"
 
-#include "kernels/format/vec_half.h"
+#include "kernels/vec/vec_half.h"
 
 #include <stddef.h>
 

@@ -2,7 +2,7 @@
  * registers. Multiply-adds are fused where the CPU level has FMA. */
 #include "kernels/vec/vec_conv.h"
 
-#include "kernels/format/vec_half.h"
+#include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 
 #include <stdbool.h>

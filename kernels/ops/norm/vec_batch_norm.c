@@ -3,7 +3,7 @@
  * bits. */
 #include "kernels/ops/norm/vec_batch_norm.h"
 
-#include "kernels/format/vec_half.h"
+#include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 
 #define PASTE_TOKENS(a, b) a##b

@@ -2,7 +2,7 @@
  * registers. */
 #include "kernels/ops/product/vec_panel.h"
 
-#include "kernels/format/vec_half.h"
+#include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 
 #define PASTE_TOKENS(a, b) a##b

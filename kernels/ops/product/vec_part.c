@@ -1,7 +1,7 @@
 /* The loops of vec_part.h. */
 #include "kernels/ops/product/vec_part.h"
 
-#include "kernels/format/vec_half.h"
+#include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 
 #define PASTE_TOKENS(a, b) a##b

@@ -3,8 +3,8 @@
  * instructions; every level gives the same bits.
  *
  * Only vec_*.c include this. */
-#ifndef AB_KERNELS_FORMAT_VEC_HALF_H
-#define AB_KERNELS_FORMAT_VEC_HALF_H
+#ifndef AB_KERNELS_VEC_VEC_HALF_H
+#define AB_KERNELS_VEC_VEC_HALF_H
 
 #include "kernels/core/compiler.h"
 

@@ -116,15 +116,20 @@ static inline AB_HOST_DEVICE float ab_log1pf(float x) {
     return x > FLT_MAX ? x : y;
 }
 
-/* Odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1). */
-static inline AB_HOST_DEVICE float ab_tanhf(float x) {
+/* Odd polynomial near 0, elsewhere 1 - 2 / (e + 1), e = exp(2|x|). */
+static inline AB_HOST_DEVICE float ab_tanh_from(float x, float e) {
     float a = ab_magnitude(x), s = x * x, q = -0.0057170447f;
     q = q * s + 0.020650586f;
     q = q * s - 0.053743497f;
     q = q * s + 0.13331491f;
     q = q * s - 0.33333284f;
-    float near = x + x * (s * q), far = 1.0f - 2.0f / (ab_expf(2.0f * a) + 1.0f);
+    float near = x + x * (s * q), far = 1.0f - 2.0f / (e + 1.0f);
     return ab_with_sign_of(a < 0.625f ? near : far, x); /* NaN takes `far` */
+}
+
+/* Hyperbolic tangent. */
+static inline AB_HOST_DEVICE float ab_tanhf(float x) {
+    return ab_tanh_from(x, ab_expf(2.0f * ab_magnitude(x)));
 }
 
 /* ---- activations and their derivatives ------------------------------------------------------- */
@@ -141,10 +146,14 @@ static inline AB_HOST_DEVICE float ab_f_sigmoid(float x) {
 
 static inline AB_HOST_DEVICE float ab_f_silu(float x) { return x * ab_f_sigmoid(x); }
 
+/* The derivative of silu at x, e = exp(-|x|). */
+static inline AB_HOST_DEVICE float ab_f_silu_slope_from(float x, float e) {
+    return ab_f_sigmoid_from(x, e) + x * (e / ((1.0f + e) * (1.0f + e)));
+}
+
 /* The derivative of silu at x. */
 static inline AB_HOST_DEVICE float ab_f_silu_slope(float x) {
-    float e = ab_expf(-ab_magnitude(x)), s = ab_f_sigmoid_from(x, e);
-    return s + x * (e / ((1.0f + e) * (1.0f + e)));
+    return ab_f_silu_slope_from(x, ab_expf(-ab_magnitude(x)));
 }
 
 /* The standard normal CDF at x, from z = exp(-x^2 / 2). The upper tail is z erfcx(|x| / sqrt 2) / 2, erfcx
@@ -169,10 +178,14 @@ static inline AB_HOST_DEVICE float ab_f_gelu(float x) {
     return x * ab_f_normal_below(x, ab_expf(-0.5f * (x * x)));
 }
 
+/* The derivative of gelu at x, z = exp(-x^2 / 2). */
+static inline AB_HOST_DEVICE float ab_f_gelu_slope_from(float x, float z) {
+    return ab_f_normal_below(x, z) + x * (z * 0.3989423f);
+}
+
 /* The derivative of gelu at x. */
 static inline AB_HOST_DEVICE float ab_f_gelu_slope(float x) {
-    float z = ab_expf(-0.5f * (x * x));
-    return ab_f_normal_below(x, z) + x * (z * 0.3989423f);
+    return ab_f_gelu_slope_from(x, ab_expf(-0.5f * (x * x)));
 }
 
 /* Twice the argument of tanh in gelu's tanh form: x sigmoid(u) = x (1 + tanh(u / 2)) / 2. */
@@ -182,11 +195,15 @@ static inline AB_HOST_DEVICE float ab_f_gelu_argument(float x) {
 
 static inline AB_HOST_DEVICE float ab_f_gelu_tanh(float x) { return x * ab_f_sigmoid(ab_f_gelu_argument(x)); }
 
+/* The derivative of gelu's tanh form at x, e = exp(-|u|), u = ab_f_gelu_argument(x), which has x's sign. */
+static inline AB_HOST_DEVICE float ab_f_gelu_tanh_slope_from(float x, float e) {
+    float inner = 1.5957691f * (1.0f + 0.134145f * (x * x));
+    return ab_f_sigmoid_from(x, e) + x * (e / ((1.0f + e) * (1.0f + e))) * inner;
+}
+
 /* The derivative of gelu's tanh form at x. */
 static inline AB_HOST_DEVICE float ab_f_gelu_tanh_slope(float x) {
-    float u = ab_f_gelu_argument(x), e = ab_expf(-ab_magnitude(u)), s = ab_f_sigmoid_from(u, e);
-    float inner = 1.5957691f * (1.0f + 0.134145f * (x * x));
-    return s + x * (e / ((1.0f + e) * (1.0f + e))) * inner;
+    return ab_f_gelu_tanh_slope_from(x, ab_expf(-ab_magnitude(ab_f_gelu_argument(x))));
 }
 
 AB_END_DECLS

@@ -9,17 +9,47 @@
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
-/* INNER: of a block, whose part of b is in the L1 cache. */
-enum { ROWS = 6, STRIP = LANES * MAX_VECTORS, INNER = 128 };
+/* ROWS by VECTORS sums of a tile stay in registers. INNER: of a block, whose part of b is in the L1 cache. */
+#if defined(__AVX512F__)
+enum { ROWS = 8, VECTORS = 2 };
+#else
+enum { ROWS = 6, VECTORS = MAX_VECTORS };
+#endif
+enum { STRIP = LANES * VECTORS, INNER = 128 };
 
-/* A block: b is [inner][strip] with columns side by side. */
+/* A block: b is [inner][strip] with columns side by side. Of a triangle, row r of a tile lacks the first, or
+ * the last, r values of the inner dimension that others have; see add_triangle. */
 typedef struct block {
     const ab_vec_product *p;
     const float *a, *b;
     float *c;
-    int64_t b_step, inner, rows; /* rows: left, of which a tile takes ROWS */
+    int64_t b_step, inner, rows; /* rows: left */
+    int64_t from, to;            /* values of the inner dimension that all rows of a tile have */
     float beta;
 } block;
+
+/* What a tile reads, and its sums. */
+typedef struct tile_sums {
+    const float *row[ROWS], *b;
+    int64_t a_inner, b_step;
+    wide sum[ROWS][VECTORS];
+} tile_sums;
+
+/* Adds value k of the inner dimension to rows [first, end). */
+static AB_FORCE_INLINE void add_step(tile_sums *t, int64_t k, const int first, const int end,
+                                     const int vectors, const int last) {
+    const float *b = t->b + k * t->b_step;
+    wide line[VECTORS];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors - 1; v++) line[v] = wide_load(b + v * LANES);
+    line[vectors - 1] = wide_load_first(b + (vectors - 1) * LANES, last);
+#pragma GCC unroll 8
+    for (int r = first; r < end; r++) {
+        const float a = t->row[r][k * t->a_inner];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) t->sum[r][v] = wide_fma(a, line[v], t->sum[r][v]);
+    }
+}
 
 /* c = alpha sum + beta c */
 static AB_FORCE_INLINE void store(const block *x, float *c, wide sum, int n) {
@@ -28,90 +58,127 @@ static AB_FORCE_INLINE void store(const block *x, float *c, wide sum, int n) {
     wide_store_first(c, sum, n);
 }
 
-/* `vectors` vectors of columns, of which the last has `last` columns. Rows past the last repeat it. */
-static AB_FORCE_INLINE void tile(const block *x, const int vectors, const int last) {
-    wide sum[ROWS][MAX_VECTORS];
-    const float *row[ROWS], *b = x->b;
-    const int64_t a_inner = x->p->a_inner, inner = x->inner, rows = x->rows < ROWS ? x->rows : ROWS;
-#pragma GCC unroll 6
-    for (int r = 0; r < ROWS; r++) {
-        row[r] = x->a + (r < rows ? r : rows - 1) * x->p->a_row;
+/* Values of the inner dimension that the first i rows of a tile have, or the rows from i on. Written out, so
+ * that compilers see that no sum needs memory. */
+#define ABOVE(i)                                                                                             \
+    if ((i) < rows && from - rows + (i) >= 0 && from - rows + (i) < inner)                                   \
+        add_step(&t, from - rows + (i), 0, i, vectors, last);
+#define BELOW(i)                                                                                             \
+    if ((i) < rows && to + (i)-1 >= 0 && to + (i)-1 < inner) add_step(&t, to + (i)-1, i, rows, vectors, last);
+#if defined(__AVX512F__)
+#define EACH_ROW(what) what(1) what(2) what(3) what(4) what(5) what(6) what(7)
+#else
+#define EACH_ROW(what) what(1) what(2) what(3) what(4) what(5)
+#endif
+
+/* `rows` rows by `vectors` vectors of columns, of which the last has `last` columns. */
+static AB_FORCE_INLINE void tile(const block *x, const int rows, const int vectors, const int last) {
+    tile_sums t = {.b = x->b, .a_inner = x->p->a_inner, .b_step = x->b_step};
+    const int64_t from = x->from, to = x->to, inner = x->inner;
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+        t.row[r] = x->a + r * x->p->a_row;
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) sum[r][v] = wide_zero();
+        for (int v = 0; v < vectors; v++) t.sum[r][v] = wide_zero();
+    }
+    if (x->p->triangle == AB_TRIANGLE_A_ABOVE) {
+        EACH_ROW(ABOVE)
     }
 #pragma GCC unroll 4
-    for (int64_t k = 0; k < inner; k++, b += x->b_step) {
-        wide line[MAX_VECTORS];
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors - 1; v++) line[v] = wide_load(b + v * LANES);
-        line[vectors - 1] = wide_load_first(b + (vectors - 1) * LANES, last);
-#pragma GCC unroll 6
-        for (int r = 0; r < ROWS; r++) {
-            const float a = row[r][k * a_inner];
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; v++) sum[r][v] = wide_fma(a, line[v], sum[r][v]);
-        }
+    for (int64_t k = from > 0 ? from : 0; k < (to < inner ? to : inner); k++)
+        add_step(&t, k, 0, rows, vectors, last);
+    if (x->p->triangle == AB_TRIANGLE_A_BELOW) {
+        EACH_ROW(BELOW)
     }
-#pragma GCC unroll 6
-    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++)
-            if (r < rows)
-                store(x, x->c + r * x->p->c_row + v * LANES, sum[r][v], v < vectors - 1 ? LANES : last);
+            store(x, x->c + r * x->p->c_row + v * LANES, t.sum[r][v], v < vectors - 1 ? LANES : last);
 }
 
-/* One function for each number of vectors, with the last one whole or not. */
-#define TILES(vectors)                                                                                       \
-    static void whole_##vectors(const block *x, int last) {                                                  \
+/* One function for each number of rows and of vectors, with the last one whole or not. */
+#define TILE(rows, vectors)                                                                                  \
+    static void whole_##rows##_##vectors(const block *x, int last) {                                         \
         (void)last;                                                                                          \
-        tile(x, (vectors) < MAX_VECTORS ? (vectors) : MAX_VECTORS, LANES);                                   \
+        tile(x, (rows) < ROWS ? (rows) : ROWS, (vectors) < VECTORS ? (vectors) : VECTORS, LANES);            \
     }                                                                                                        \
-    static void part_##vectors(const block *x, int last) {                                                   \
-        tile(x, (vectors) < MAX_VECTORS ? (vectors) : MAX_VECTORS, last);                                    \
+    static void part_##rows##_##vectors(const block *x, int last) {                                          \
+        tile(x, (rows) < ROWS ? (rows) : ROWS, (vectors) < VECTORS ? (vectors) : VECTORS, last);             \
+    }
+#define TILES(rows) TILE(rows, 1) TILE(rows, 2)
+#define NAMES(rows)                                                                                          \
+    {                                                                                                        \
+        {part_##rows##_1, part_##rows##_2}, { whole_##rows##_1, whole_##rows##_2 }                           \
     }
 TILES(1)
 TILES(2)
 TILES(3)
 TILES(4)
+TILES(5)
+TILES(6)
+#if defined(__AVX512F__)
+TILES(7)
+TILES(8)
+#endif
 
-/* The part of a block that a tile of rows needs. row: its first; first: the block's of the inner dimension;
- * column: the block's first. Returns the number of columns, 0 if there is nothing to do. */
-static int64_t within_triangle(block *x, int64_t row, int64_t first, int64_t column, int64_t columns) {
+static void run_tile(const block *x, int64_t rows, int64_t columns) {
+    static void (*const tiles[ROWS][2][2])(const block *, int) = {
+        NAMES(1),
+        NAMES(2),
+        NAMES(3),
+        NAMES(4),
+        NAMES(5),
+        NAMES(6),
+#if defined(__AVX512F__)
+        NAMES(7),
+        NAMES(8)
+#endif
+    };
+    const int vectors = (int)((columns + LANES - 1) / LANES), last = (int)columns - (vectors - 1) * LANES;
+    tiles[rows - 1][last == LANES][vectors - 1](x, last);
+}
+
+/* Sets what all rows of a tile have of a block's inner dimension. row: its first; first: the block's of the
+ * inner dimension; column: the block's first. Returns the number of columns, 0 if there is nothing to do. */
+static int64_t within_triangle(block *x, int64_t row, int64_t rows, int64_t first, int64_t column,
+                               int64_t columns) {
     const ab_vec_product *p = x->p;
-    const int64_t end = row + (x->rows < ROWS ? x->rows : ROWS) + p->diagonal; /* of the last row */
-    if (p->triangle == AB_TRIANGLE_C) return columns < end - column ? columns : end - column;
+    const int64_t diagonal = row + p->diagonal + 1, end = diagonal + rows - 1; /* of the last row */
+    bool has = true;
+    if (p->triangle == AB_TRIANGLE_C) {
+        const int64_t wanted = (end - column + LANES - 1) / LANES * LANES; /* whole vectors */
+        return wanted < columns ? wanted : columns;
+    }
     if (p->triangle == AB_TRIANGLE_A_BELOW) {
-        x->inner = x->inner < end - first ? x->inner : end - first;
-        x->inner = x->inner > 0 ? x->inner : 0;
+        x->to = diagonal - first;
+        has = end - first > 0;
     }
     if (p->triangle == AB_TRIANGLE_A_ABOVE) {
-        int64_t skip = row - p->diagonal - first;
-        skip = skip < 0 ? 0 : skip < x->inner ? skip : x->inner;
-        x->a += skip * p->a_inner;
-        x->b += skip * x->b_step;
-        x->inner -= skip;
+        x->from = row - p->diagonal - first + rows - 1;
+        has = row - p->diagonal - first < x->inner;
     }
-    return x->inner > 0 || first == 0 ? columns : 0;
+    return has || first == 0 ? columns : 0;
 }
 
-static void run_tile(const block *x, int64_t columns) {
-    static void (*const tiles[2][4])(const block *, int) = {{part_1, part_2, part_3, part_4},
-                                                            {whole_1, whole_2, whole_3, whole_4}};
-    const int vectors = (int)((columns + LANES - 1) / LANES), last = (int)columns - (vectors - 1) * LANES;
-    tiles[last == LANES][vectors - 1](x, last);
+/* Rows of the next tile: the last two share what is left evenly. */
+static int64_t tile_rows(int64_t left) {
+    return left >= 2 * ROWS || left == ROWS ? ROWS : left > ROWS ? (left + 1) / 2 : left;
 }
 
-static void run_block(block x, int64_t first, int64_t column, int64_t columns) {
-    for (int64_t row = 0; x.rows > 0; row += ROWS) {
-        block needed = x;
+/* Changes x. */
+static void run_block(block *x, int64_t first, int64_t column, int64_t columns) {
+    int64_t rows = 0;
+    for (int64_t row = 0; x->rows > 0; row += rows) {
+        rows = tile_rows(x->rows);
+        x->from = 0;
+        x->to = x->inner;
         const int64_t wanted =
-            x.p->triangle ? within_triangle(&needed, row, first, column, columns) : columns;
-        /* whole vectors, of columns that exist */
-        const int64_t whole = (wanted + LANES - 1) / LANES * LANES;
-        if (wanted > 0) run_tile(&needed, whole < columns ? whole : columns);
-        x.rows -= ROWS;
-        x.a += ROWS * x.p->a_row;
-        x.c += ROWS * x.p->c_row;
+            x->p->triangle ? within_triangle(x, row, rows, first, column, columns) : columns;
+        if (wanted > 0) run_tile(x, rows, wanted);
+        x->rows -= rows;
+        x->a += rows * x->p->a_row;
+        x->c += rows * x->p->c_row;
     }
 }
 
@@ -202,7 +269,7 @@ static void multiply(const ab_vec_product *p) {
                        .inner = p->inner - first < INNER ? p->inner - first : INNER,
                        .beta = first > 0 ? 1.0f : p->beta};
             take_b(&x, first, column, columns, packed);
-            run_block(x, first, column, columns);
+            run_block(&x, first, column, columns);
         }
     }
 }

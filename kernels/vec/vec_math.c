@@ -2,8 +2,7 @@
  * order, so that all levels give the same bits. Elementary functions: kernels/core/elementary.h. */
 #include "kernels/vec/vec_math.h"
 
-#include "kernels/core/elementary.h"
-#include "kernels/vec/vec.h"
+#include "kernels/vec/vec_exp.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
@@ -17,17 +16,46 @@
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = (expression);                           \
     }
 
-MAP(exp_map, unused, ab_expf(a[i]))
-MAP(tanh_map, unused, ab_tanhf(a[i]))
 MAP(tanh_backward, b, b[i] * ((1.0f - a[i]) * (1.0f + a[i])))
-MAP(sigmoid_map, unused, ab_f_sigmoid(a[i]))
 MAP(sigmoid_backward, b, b[i] * (a[i] * (1.0f - a[i])))
-MAP(silu, unused, ab_f_silu(a[i]))
-MAP(silu_backward, b, b[i] * ab_f_silu_slope(a[i]))
-MAP(gelu, unused, ab_f_gelu(a[i]))
-MAP(gelu_backward, b, b[i] * ab_f_gelu_slope(a[i]))
-MAP(gelu_tanh, unused, ab_f_gelu_tanh(a[i]))
-MAP(gelu_tanh_backward, b, b[i] * ab_f_gelu_tanh_slope(a[i]))
+
+/* Of pieces in the L1 cache: compilers make more instructions of ab_expf than wide_exp has. */
+enum { PIECE = 64 };
+
+/* A function of x = a[i], of e = exp(argument), and of b[i] for two arrays. */
+#define MAP_EXP(name, parameter, argument, expression)                                                       \
+    static inline void name##_piece(float *out, const float *a, const float parameter[], int n) {            \
+        _Alignas(64) float power[PIECE];                                                                     \
+        (void)(parameter);                                                                                   \
+        _Pragma("omp simd") for (int i = 0; i < n; i++) {                                                    \
+            const float x = a[i];                                                                            \
+            power[i] = (argument);                                                                           \
+        }                                                                                                    \
+        wide_exps(power, power, 0.0f, n);                                                                    \
+        _Pragma("omp simd") for (int i = 0; i < n; i++) {                                                    \
+            const float x = a[i], e = power[i];                                                              \
+            out[i] = (expression);                                                                           \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void name(float *out, const float *a, const float *b, int64_t n) {                                \
+        int64_t i = 0;                                                                                       \
+        for (; i + PIECE <= n; i += PIECE) name##_piece(out + i, a + i, b ? b + i : b, PIECE);               \
+        if (i < n) name##_piece(out + i, a + i, b ? b + i : b, (int)(n - i));                                \
+    }
+
+static void exp_map(float *out, const float *a, const float *unused, int64_t n) {
+    (void)unused;
+    wide_exps(out, a, 0.0f, n);
+}
+
+MAP_EXP(tanh_map, unused, 2.0f * ab_magnitude(x), ab_tanh_from(x, e))
+MAP_EXP(sigmoid_map, unused, -ab_magnitude(x), ab_f_sigmoid_from(x, e))
+MAP_EXP(silu, unused, -ab_magnitude(x), x *ab_f_sigmoid_from(x, e))
+MAP_EXP(silu_backward, b, -ab_magnitude(x), b[i] * ab_f_silu_slope_from(x, e))
+MAP_EXP(gelu, unused, -0.5f * (x * x), x *ab_f_normal_below(x, e))
+MAP_EXP(gelu_backward, b, -0.5f * (x * x), b[i] * ab_f_gelu_slope_from(x, e))
+MAP_EXP(gelu_tanh, unused, -ab_magnitude(ab_f_gelu_argument(x)), x *ab_f_sigmoid_from(x, e))
+MAP_EXP(gelu_tanh_backward, b, -ab_magnitude(ab_f_gelu_argument(x)), b[i] * ab_f_gelu_tanh_slope_from(x, e))
 
 static void affine(float *out, const float *a, float factor, float shift, int64_t n) {
 #pragma omp simd
@@ -47,7 +75,7 @@ static void add_scaled(float *sum, const float *a, float factor, int64_t n) {
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Lanes of a sum at every level; number of values added in fp32 before the sum continues in double. */
-enum { LANES = 16, VECS = LANES / VEC_LANES, SPAN = 1024 };
+enum { SUM_LANES = 16, VECS = SUM_LANES / VEC_LANES, SPAN = 1024 };
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -76,7 +104,7 @@ static inline void clear(vec *sums) {
             vec sums[VECS];                                                                                  \
             int64_t end = smaller(first + SPAN, (count)), i = first;                                         \
             clear(sums);                                                                                     \
-            for (; i + LANES <= end; i += LANES)                                                             \
+            for (; i + SUM_LANES <= end; i += SUM_LANES)                                                     \
                 for (int v = 0; v < VECS; v++) {                                                             \
                     int64_t at = i + v * VEC_LANES;                                                          \
                     const int n = VEC_LANES;                                                                 \
@@ -98,14 +126,14 @@ static double row_sum(const float *x, int64_t count) {
 }
 
 static double row_sum_wide(const float *x, int64_t count) {
-    double lane[LANES] = {0};
+    double lane[SUM_LANES] = {0};
     int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
+    for (; i + SUM_LANES <= count; i += SUM_LANES) {
 #pragma omp simd
-        for (int k = 0; k < LANES; k++) lane[k] += (double)x[i + k];
+        for (int k = 0; k < SUM_LANES; k++) lane[k] += (double)x[i + k];
     }
-    for (; i < count; i++) lane[i % LANES] += (double)x[i];
-    for (int width = LANES / 2; width > 0; width /= 2)
+    for (; i < count; i++) lane[i % SUM_LANES] += (double)x[i];
+    for (int width = SUM_LANES / 2; width > 0; width /= 2)
         for (int k = 0; k < width; k++) lane[k] += lane[k + width];
     return lane[0];
 }
@@ -125,7 +153,7 @@ static inline vec square_of_distance(const float *x, vec mean, int n) {
  */
 static double row_m2(const float *x, float mean, int64_t count) {
     double total = 0.0;
-    int64_t whole = count - count % LANES;
+    int64_t whole = count - count % SUM_LANES;
     vec m = vec_set(mean);
     SUM_ROW(total, whole, square_of_distance(x + at, m, n));
     for (int64_t i = whole; i < count; i++) total += (double)((x[i] - mean) * (x[i] - mean));
@@ -139,22 +167,19 @@ static void row_moments(const float *x, int64_t n, float *mean, float *m2) {
 
 /* Sixteen independent maxima; max is associative except for the sign of zero. */
 static float row_max(const float *x, int64_t n) {
-    float lane[LANES], best = -INFINITY;
+    float lane[SUM_LANES], best = -INFINITY;
     int64_t i = 0;
-    for (int k = 0; k < LANES; k++) lane[k] = -INFINITY;
-    for (; i + LANES <= n; i += LANES) {
+    for (int k = 0; k < SUM_LANES; k++) lane[k] = -INFINITY;
+    for (; i + SUM_LANES <= n; i += SUM_LANES) {
 #pragma omp simd
-        for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+        for (int k = 0; k < SUM_LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
     }
     for (; i < n; i++) best = x[i] > best ? x[i] : best;
-    for (int k = 0; k < LANES; k++) best = lane[k] > best ? lane[k] : best;
+    for (int k = 0; k < SUM_LANES; k++) best = lane[k] > best ? lane[k] : best;
     return best;
 }
 
-static void exp_shifted(float *out, const float *x, float shift, int64_t n) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) out[i] = ab_expf(x[i] - shift);
-}
+static void exp_shifted(float *out, const float *x, float shift, int64_t n) { wide_exps(out, x, shift, n); }
 
 static double exp_sum(float *out, const float *x, float shift, int64_t n) {
     double total = 0.0;

@@ -20,6 +20,10 @@ static inline wide wide_load_first(const float *p, int n) {
 static inline void wide_store_first(float *p, wide v, int n) {
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), v);
 }
+/* The first n lanes of v, the others of `otherwise`. */
+static inline wide wide_first_or(wide v, int n, wide otherwise) {
+    return _mm512_mask_mov_ps(otherwise, (__mmask16)((1u << n) - 1u), v);
+}
 static inline wide wide_add(wide a, wide b) { return _mm512_add_ps(a, b); }
 static inline wide wide_sub(wide a, wide b) { return _mm512_sub_ps(a, b); }
 static inline wide wide_mul(wide a, wide b) { return _mm512_mul_ps(a, b); }
@@ -65,6 +69,18 @@ static inline void wide_store_behind(float *p, wide v, int n) {
     float lane[LANES];
     wide_store(lane, v);
     for (int i = n; i < LANES; i++) p[i] = lane[i];
+}
+
+/* The first n lanes of v, the others of `otherwise`. */
+static inline wide wide_first_or(wide v, int n, wide otherwise) {
+#if defined(__AVX512VL__)
+    return _mm256_mask_mov_ps(otherwise, vec_first(n), v);
+#elif defined(__AVX2__)
+    return _mm256_blendv_ps(otherwise, v, _mm256_castsi256_ps(vec_first(n)));
+#else
+    for (int i = n; i < LANES; i++) v.lane[i] = otherwise.lane[i];
+    return v;
+#endif
 }
 
 #if defined(__AVX2__)

@@ -2,9 +2,8 @@
  * in kernels/vec/vec_math.c; values past the end of a row are made such that they change nothing. */
 #include "kernels/ops/attention/vec_rows.h"
 
-#include "kernels/core/elementary.h"
 #include "kernels/core/elementary64.h"
-#include "kernels/vec/vec_wide.h"
+#include "kernels/vec/vec_exp.h"
 
 #include <stdbool.h>
 
@@ -33,11 +32,6 @@ static inline void fill(float *value, int64_t from, int64_t to, float with) {
     for (int64_t j = from; j < to; j++) value[j] = with;
 }
 
-/* Zeros in the steps behind those of the row. */
-static inline void clear_behind(row r) {
-    for (int64_t at = r.end; at < r.all; at += LANES) wide_store(r.value + at, wide_zero());
-}
-
 /* Sets what follows the row in its last step. */
 static inline void pad(row r, float with) {
     for (int64_t at = r.end - LANES; at + LANES > r.n; at -= LANES)
@@ -57,36 +51,76 @@ static inline double join(wide *sums) {
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* The largest value of whole steps that is no NaN; -inf if there is none. */
+/* Vector `at` of the row, its lanes behind the row those of `otherwise`. */
+static inline wide load_row(row r, int64_t at, wide otherwise) {
+    const wide value = wide_load(r.value + at);
+    return at + LANES <= r.n ? value : wide_first_or(value, (int)(r.n - at), otherwise);
+}
+
+/* The largest value that is no NaN; -inf if there is none. */
 static inline float row_max(row r) {
-    wide most[VECS];
-    for (int v = 0; v < VECS; v++) most[v] = wide_set(-INFINITY);
-    for (int64_t i = 0; i < r.end; i += STEP)
-        for (int v = 0; v < VECS; v++) most[v] = wide_larger(wide_load(r.value + i + v * LANES), most[v]);
-    for (int width = VECS / 2; width > 0; width /= 2)
-        for (int v = 0; v < width; v++) most[v] = wide_larger(most[v], most[v + width]);
-    return wide_largest(most[0]);
+    const wide least = wide_set(-INFINITY);
+    wide most = least;
+    for (int64_t at = 0; at < r.n; at += LANES) most = wide_larger(load_row(r, at, least), most);
+    return wide_largest(most);
 }
 
-/* value = exp(value - shift); zeros behind, as of -inf. */
-static inline void exp_shifted(row r, float shift) {
-    enum { HALF = STEP / 2 };
-    float *value = r.value;
-    const bool half = r.end - r.n >= HALF;
-    const int64_t whole = half ? r.end - STEP : r.end;
-    for (int64_t i = 0; i < whole; i += STEP) {
-#pragma omp simd
-        for (int k = 0; k < STEP; k++) value[i + k] = ab_expf(value[i + k] - shift);
+/* Zeros from vector `at` on in the whole steps of all keys. Of a constant compilers make a call of memset,
+ * which takes longer. */
+static inline void clear_from(row r, int64_t at) {
+    const wide zero = wide_set((float)(r.n < 0));
+    for (; at < r.all; at += LANES) wide_store(r.value + at, zero);
+}
+
+#if defined(__AVX2__)
+
+/* Makes exp(value - shift) of vector `at`, which is returned; zeros behind the row. */
+static AB_FORCE_INLINE wide exp_vector(row r, int64_t at, wide shift) {
+    wide e = wide_exp(wide_sub(load_row(r, at, shift), shift));
+    if (at + LANES > r.n) e = wide_first_or(e, (int)(r.n - at), wide_zero());
+    wide_store(r.value + at, e);
+    return e;
+}
+
+/* value = exp(value - shift), zeros in whole steps behind the row. Returns their sum. */
+static inline double exp_row(row r, float shift) {
+    const wide by = wide_set(shift);
+    double total = 0.0;
+    int64_t at = 0;
+    for (int64_t first = 0; first < r.n; first += SPAN) {
+        const int64_t end = smaller(first + SPAN, r.n);
+        wide sums[VECS];
+        for (int v = 0; v < VECS; v++) sums[v] = wide_zero();
+        for (; at + STEP <= end; at += STEP)
+            for (int v = 0; v < VECS; v++) sums[v] = wide_add(sums[v], exp_vector(r, at + v * LANES, by));
+        for (int v = 0; v < VECS && at < end; v++, at += LANES)
+            sums[v] = wide_add(sums[v], exp_vector(r, at, by));
+        total += join(sums);
     }
-    if (!half) return;
-#pragma omp simd
-    for (int k = 0; k < HALF; k++) value[whole + k] = ab_expf(value[whole + k] - shift);
-    for (int at = HALF / LANES * LANES; at < STEP; at += LANES)
-        wide_store_behind(value + whole + at, wide_zero(), at < HALF ? HALF - at : 0);
+    clear_from(r, at);
+    return total;
 }
 
-/* Sum of the row, or of its products with `factor`; NULL or not is a constant of every caller. */
-static AB_FORCE_INLINE double row_sum(row r, const float *factor) {
+#else
+
+static inline double exp_row(row r, float shift) {
+    double total = 0.0;
+    wide_exps(r.value, r.value, shift, r.n);
+    fill(r.value, r.n, r.all, 0.0f);
+    for (int64_t first = 0; first < r.end; first += SPAN) {
+        wide sums[VECS];
+        for (int v = 0; v < VECS; v++) sums[v] = wide_zero();
+        for (int64_t i = first; i < smaller(first + SPAN, r.end); i += STEP)
+            for (int v = 0; v < VECS; v++) sums[v] = wide_add(sums[v], wide_load(r.value + i + v * LANES));
+        total += join(sums);
+    }
+    return total;
+}
+
+#endif
+
+/* Sum of the row's products with `factor`. */
+static inline double row_dot(row r, const float *factor) {
     double total = 0.0;
     for (int64_t first = 0; first < r.end; first += SPAN) {
         const int64_t end = smaller(first + SPAN, r.end);
@@ -95,8 +129,7 @@ static AB_FORCE_INLINE double row_sum(row r, const float *factor) {
         for (int64_t i = first; i < end; i += STEP)
             for (int v = 0; v < VECS; v++) {
                 const int64_t at = i + v * LANES;
-                const wide value = wide_load(r.value + at);
-                sums[v] = wide_add(sums[v], factor ? wide_mul(wide_load(factor + at), value) : value);
+                sums[v] = wide_add(sums[v], wide_mul(wide_load(factor + at), wide_load(r.value + at)));
             }
         total += join(sums);
     }
@@ -137,26 +170,21 @@ static void finish_unusual(row r, float shift, double total, float *log_sum) {
     const bool masked = shift == -INFINITY;
     const float sum = masked ? masked_row(r) : (float)((double)shift + ab_log(total));
     pad(r, 0.0f);
+    clear_from(r, r.end);
     if (log_sum) *log_sum = sum;
 }
 
 static void softmax_part(const ab_score_rows *x, float *log_sum) {
     float shift[PART], factor[PART];
     double total[PART];
-    pad_rows(x, -INFINITY);
     for (int64_t i = 0; i < x->rows; i++) shift[i] = row_max(row_at(x, i));
-    for (int64_t i = 0; i < x->rows; i++) {
-        const row r = row_at(x, i);
-        if (shift[i] != -INFINITY) exp_shifted(r, shift[i]);
-    }
     for (int64_t i = 0; i < x->rows; i++)
-        total[i] = shift[i] != -INFINITY ? row_sum(row_at(x, i), NULL) : 0.0;
+        total[i] = shift[i] != -INFINITY ? exp_row(row_at(x, i), shift[i]) : 0.0;
     finish_sums(shift, total, x->rows, factor, log_sum);
     for (int64_t i = 0; i < x->rows; i++) {
         const row r = row_at(x, i);
         if (shift[i] != -INFINITY) scale(r, factor[i]);
         if (!is_usual(total[i])) finish_unusual(r, shift[i], total[i], log_sum ? log_sum + i : NULL);
-        clear_behind(r);
     }
 }
 
@@ -176,15 +204,12 @@ static void softmax(const ab_score_rows *x, float *log_sum) {
 }
 
 static void softmax_again(const ab_score_rows *x, const float *log_sum) {
-    pad_rows(x, -INFINITY);
     for (int64_t i = 0; i < x->rows; i++) {
         const row r = row_at(x, i);
         if (log_sum[i] == -INFINITY)
-            fill(r.value, 0, r.end, 0.0f);
+            clear_from(r, 0);
         else
-            exp_shifted(r, log_sum[i]);
-        if (!(fabsf(log_sum[i]) <= FLT_MAX)) pad(r, 0.0f);
-        clear_behind(r);
+            (void)exp_row(r, log_sum[i]);
     }
 }
 
@@ -193,7 +218,7 @@ static void softmax_again(const ab_score_rows *x, const float *log_sum) {
 static void gradient_part(const ab_score_rows *x, const float *p) {
     float dot[PART];
     pad_rows(x, 0.0f);
-    for (int64_t i = 0; i < x->rows; i++) dot[i] = (float)row_sum(row_at(x, i), p + i * x->step);
+    for (int64_t i = 0; i < x->rows; i++) dot[i] = (float)row_dot(row_at(x, i), p + i * x->step);
     for (int64_t i = 0; i < x->rows; i++) {
         const row r = row_at(x, i);
         const float *weight = p + i * x->step;
@@ -201,7 +226,7 @@ static void gradient_part(const ab_score_rows *x, const float *p) {
         for (int64_t j = 0; j < r.end; j += LANES)
             wide_store(r.value + j, wide_mul(wide_load(weight + j), wide_sub(wide_load(r.value + j), shift)));
         if (!(fabsf(dot[i]) <= FLT_MAX)) pad(r, 0.0f);
-        clear_behind(r);
+        clear_from(r, r.end);
     }
 }
 

@@ -130,6 +130,35 @@ static void a_triangle_leaves_out_what_is_zero_or_not_wanted(void **state) {
             }
 }
 
+/* Products that a triangle leaves out are added nowhere, whatever the tile: an infinity times zero is none.
+ */
+static void a_triangle_leaves_out_the_same_products_at_every_level(void **state) {
+    (void)state;
+    static const int64_t size[] = {45, 40, 45};
+    for (int above = 0; above < 2; above++)
+        for (int variant = 0; variant < 4; variant++)
+            for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++) {
+                ab_gemm g = product_of(size, variant);
+                if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
+                fill_operands();
+                g.triangle = above ? AB_TRIANGLE_A_ABOVE : AB_TRIANGLE_A_BELOW;
+                g.diagonal = 3;
+                for (int64_t i = 0; i < g.rows; i++)
+                    for (int64_t k = 0; k < g.inner; k++)
+                        if (above ? i > k + g.diagonal : k > i + g.diagonal)
+                            values_a[g.transpose_a ? k * ROOM + i : i * ROOM + k] = 0.0f;
+                const int64_t k = 20;
+                for (int64_t j = 0; j < g.columns; j++)
+                    values_b[g.transpose_b ? j * ROOM + k : k * ROOM + j] = INFINITY;
+                run_at(&g, (ab_isa)isa);
+                for (int64_t i = 0; i < g.rows; i++)
+                    for (int64_t j = 0; j < g.columns; j++)
+                        assert_int_equal(!isfinite(made[i * ROOM + j]),
+                                         above ? i <= k + g.diagonal : k <= i + g.diagonal);
+            }
+    fill_operands();
+}
+
 static void infinities_and_nans_go_where_arithmetic_puts_them(void **state) {
     (void)state;
     for (int k = 0; k < 16; k++) {
@@ -170,6 +199,7 @@ int main(void) {
         cmocka_unit_test(products_of_all_shapes_are_right_at_every_level),
         cmocka_unit_test(vector_width_and_shape_do_not_change_bits),
         cmocka_unit_test(a_triangle_leaves_out_what_is_zero_or_not_wanted),
+        cmocka_unit_test(a_triangle_leaves_out_the_same_products_at_every_level),
         cmocka_unit_test(infinities_and_nans_go_where_arithmetic_puts_them),
         cmocka_unit_test(an_old_result_that_is_not_added_is_not_read),
         cmocka_unit_test(large_products_name_the_library),

@@ -2,6 +2,8 @@
  * loops: every CPU level gives the same bits. */
 #include "oracle/op_run.h"
 
+#include "kernels/core/elementary.h"
+#include "kernels/core/subnormals.h"
 #include "kernels/vec/vec_math.h"
 #include "oracle/doubles.h"
 
@@ -46,6 +48,45 @@ static void exp_is_within_one_ulp_at_every_level(void **state) {
         assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
     }
     assert_true(worst < 1.0);
+}
+
+static float silu_slope(float x) { return ab_f_silu_slope(x); }
+static float gelu_slope(float x) { return ab_f_gelu_slope(x); }
+static float gelu_tanh_slope(float x) { return ab_f_gelu_tanh_slope(x); }
+
+/* Every 60,013th fp32 number and specials, in rows of all lengths about a piece and a vector. */
+static void functions_have_the_bits_of_their_formulas_at_every_level(void **state) {
+    (void)state;
+    enum { MOST = 131, FUNCTIONS = 9 };
+    float x[MOST], one[MOST], y[MOST];
+    float (*const formula[FUNCTIONS])(float) = {ab_expf,    ab_tanhf,   ab_f_sigmoid,
+                                                ab_f_silu,  ab_f_gelu,  ab_f_gelu_tanh,
+                                                silu_slope, gelu_slope, gelu_tanh_slope};
+    for (int i = 0; i < MOST; i++) one[i] = 1.0f;
+    for (int mode = 0; mode < (ab_subnormals_can_flush() ? 2 : 1); mode++)
+        for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++) {
+            uint64_t bits = 0;
+            if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
+            ab_subnormals_set(mode ? AB_SUBNORMALS_FLUSHED : AB_SUBNORMALS_KEPT);
+            const ab_vec_math *v = ab_vec_math_get();
+            void (*const function[FUNCTIONS])(float *, const float *, const float *, int64_t) = {
+                v->exp,           v->tanh,          v->sigmoid,           v->silu, v->gelu, v->gelu_tanh,
+                v->silu_backward, v->gelu_backward, v->gelu_tanh_backward};
+            for (int n = 1; bits <= UINT32_MAX; n = n % MOST + 1) {
+                for (int i = 0; i < n; i++, bits += 60013) x[i] = float_of((uint32_t)bits);
+                for (int f = 0; f < FUNCTIONS; f++) {
+                    function[f](y, x, one, n);
+                    for (int i = 0; i < n; i++) {
+                        const float wanted = formula[f](x[i]) * one[i];
+                        if (isnan(wanted) ? !isnan(y[i]) : ab_bits_of(wanted) != ab_bits_of(y[i]))
+                            fail_msg("function %d of %a is %a, expected %a", f, (double)x[i], (double)y[i],
+                                     (double)wanted);
+                    }
+                }
+            }
+            ab_subnormals_set(AB_SUBNORMALS_KEPT);
+        }
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
 static void rows_are_summed_alike_at_every_level(void **state) {
@@ -97,6 +138,7 @@ static void values_are_scaled_in_double_at_every_level(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_one_ulp_at_every_level),
+        cmocka_unit_test(functions_have_the_bits_of_their_formulas_at_every_level),
         cmocka_unit_test(rows_are_summed_alike_at_every_level),
         cmocka_unit_test(values_are_scaled_in_double_at_every_level),
     };

@@ -1,5 +1,6 @@
-/* Backward products of few rows; see pass.h. The rows' gradients are widened once, for weight gradients
- * transposed as well; the other operand is packed as panels, [inner][AB_PANEL columns], a group of them at a
+/* Backward products of few rows; see pass.h. The rows' gradients are widened, for weight gradients transposed
+ * as well, once or, if they are short, by every thread for itself, which costs less than to read what another
+ * one wrote; the other operand is packed as panels, [inner][AB_PANEL columns], a group of them at a
  * time. A thread computes the columns of a group, a block of result rows after the other. The inner dimension
  * is cut so that a part of a panel stays in the L1 cache for a block. */
 #include "kernels/ops/product/few_rows.h"
@@ -10,9 +11,17 @@
 #include <stdlib.h>
 
 /* GROUP: columns of a group of panels. BLOCK: result rows of a block of a weight gradient; an input gradient
- * is one block. INNER: values of the inner dimension per part; those of a weight gradient are rows, which are
- * one part. */
-enum { PANELS = 2, GROUP = PANELS * AB_PANEL, BLOCK = 8 * AB_PANEL_ROWS, INNER = AB_FEW_ROWS };
+ * is one block. OWN_LINES: most floats of lines of which every thread has its own. CLAIMS: of each of several
+ * threads; where they would be fewer, a group is a single panel. INNER: values of the inner dimension per
+ * part; those of a weight gradient are rows, which are one part. */
+enum {
+    PANELS = 2,
+    GROUP = PANELS * AB_PANEL,
+    BLOCK = 8 * AB_PANEL_ROWS,
+    OWN_LINES = 32 * 1024,
+    CLAIMS = 4,
+    INNER = AB_FEW_ROWS
+};
 
 typedef struct few_backward {
     ab_pass base;
@@ -21,7 +30,9 @@ typedef struct few_backward {
     int64_t rows, outputs;
     int64_t lines, columns, inner; /* of the product: lines x inner times inner x columns */
     int64_t block;                 /* lines */
-    size_t lines_bytes, thread_bytes;
+    int64_t group;                 /* columns per claim: GROUP, or a panel where claims would be few */
+    bool own_lines;
+    size_t lines_bytes, thread_bytes; /* the latter without lines */
 } few_backward;
 
 typedef struct few_job {
@@ -29,12 +40,14 @@ typedef struct few_job {
     const ab_pass_args *args;
     ab_values dout, other; /* other: src or weights */
     ab_values dst;
-    const float *lines; /* [lines][inner] */
+    const float *lines[AB_PARALLEL_MAX_THREADS]; /* of a thread: [lines][inner]; NULL: not packed yet */
 } few_job;
+
+static size_t copies(const few_backward *p) { return p->own_lines ? (size_t)p->threads : 1; }
 
 static float *thread_buffer(const few_job *job) {
     const few_backward *p = job->p;
-    return (float *)(void *)((char *)job->args->scratch + p->lines_bytes +
+    return (float *)(void *)((char *)job->args->scratch + copies(p) * p->lines_bytes +
                              (size_t)ab_parallel_thread() * p->thread_bytes);
 }
 
@@ -52,19 +65,29 @@ static const float *pack_lines(const few_backward *p, const ab_values *dout, flo
     return lines;
 }
 
+/* Those of the calling thread. */
+static const float *lines_of(few_job *job) {
+    const few_backward *p = job->p;
+    const int thread = ab_parallel_thread(), copy = p->own_lines ? thread : 0;
+    float *to = (float *)(void *)((char *)job->args->scratch + (size_t)copy * p->lines_bytes);
+    if (!job->lines[copy]) job->lines[copy] = pack_lines(p, &job->dout, to);
+    return job->lines[copy];
+}
+
 /* A group of columns, its buffers and what is packed of it. */
 typedef struct group {
     int64_t first, count; /* columns */
     int64_t at, inner;    /* part of the inner dimension */
     float *panels;        /* [panel][inner][AB_PANEL] */
     float *sums;          /* [line of a block][GROUP] */
+    const float *lines;
 } group;
 
 static group group_of(const few_job *job, int64_t g) {
     const few_backward *p = job->p;
     float *panels = thread_buffer(job);
-    return (group){.first = g * GROUP,
-                   .count = ab_min64(GROUP, p->columns - g * GROUP),
+    return (group){.first = g * p->group,
+                   .count = ab_min64(p->group, p->columns - g * p->group),
                    .panels = panels,
                    .sums = panels + INNER * GROUP};
 }
@@ -119,7 +142,7 @@ static void add_part(const few_job *job, const group *g, int64_t line, int64_t c
         tile.panel = g->panels + panel * INNER * AB_PANEL;
         tile.columns = columns_in(g, panel);
         for (int64_t i = 0; i < count; i += AB_PANEL_ROWS) {
-            tile.a = job->lines + (line + i) * p->inner + g->at;
+            tile.a = g->lines + (line + i) * p->inner + g->at;
             tile.c = sums + i * tile.c_step + panel * AB_PANEL;
             tile.rows = ab_min64(AB_PANEL_ROWS, count - i);
             if (rounded) tile.rounded = (uint16_t *)rounded->data + i * rounded->step + panel * AB_PANEL;
@@ -155,8 +178,9 @@ static void run_block(const few_job *job, group *g, int64_t line) {
 }
 
 static void run_group(void *argument, int64_t index, int thread) {
-    const few_job *job = argument;
+    few_job *job = argument;
     group g = group_of(job, index);
+    g.lines = lines_of(job);
     (void)thread;
     for (int64_t line = 0; line < job->p->lines; line += job->p->block) run_block(job, &g, line);
 }
@@ -171,8 +195,8 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
     job.dout = ab_values_of(dout, p->weights ? args->dout : args->src, &ab_format_fp32);
     job.other = ab_values_of(other, p->weights ? args->src : args->weights, &ab_format_fp32);
     job.dst = ab_values_of(stored ? stored->dst : NULL, args->dst, &ab_format_fp32);
-    job.lines = pack_lines(p, &job.dout, args->scratch);
-    ab_for_prepared(p->threads, ab_div_up(p->columns, GROUP), run_group, &job);
+    if (!p->own_lines) lines_of(&job);
+    ab_for_prepared(p->threads, ab_div_up(p->columns, p->group), run_group, &job);
     return AB_OK;
 }
 
@@ -183,7 +207,7 @@ static void destroy(ab_pass *pass) { free(pass); }
 static void size_buffers(few_backward *p) {
     p->lines_bytes = ab_floats_bytes(p->rows * p->outputs);
     p->thread_bytes = ab_floats_bytes(INNER * GROUP + p->block * GROUP);
-    p->base.scratch_bytes = p->lines_bytes + (size_t)p->threads * p->thread_bytes;
+    p->base.scratch_bytes = copies(p) * p->lines_bytes + (size_t)p->threads * p->thread_bytes;
 }
 
 ab_status ab_few_rows_backward(const ab_pass_spec *spec, ab_pass **pass) {
@@ -199,6 +223,8 @@ ab_status ab_few_rows_backward(const ab_pass_spec *spec, ab_pass **pass) {
     p->lines = p->weights ? outputs : rows;
     p->inner = p->weights ? rows : outputs;
     p->block = p->weights ? BLOCK : rows;
+    p->group = p->threads > 1 && inputs < (int64_t)p->threads * CLAIMS * GROUP ? AB_PANEL : GROUP;
+    p->own_lines = rows * outputs <= OWN_LINES;
     p->base = (ab_pass){.keeps_nonfinite = true,
                         .takes_stored = spec->stored,
                         .takes_stored_weights = spec->stored,

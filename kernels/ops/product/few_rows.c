@@ -9,15 +9,24 @@
 
 #include <stdlib.h>
 
-/* BLOCK: outputs per claim. PART: most values of the inner dimension per part. PITCH: from one row of widened
- * weights to the next; rows that are a power of two apart share the sets of the L1 cache. TURN: values of the
- * inner dimension that are packed per claim. */
-enum { BLOCK = 8 * AB_PANEL_ROWS, PART = 512, PITCH = PART + 16, TURN = 128 };
+/* BLOCK: outputs per claim; SMALL: where each of several threads had fewer than CLAIMS claims. PART: most
+ * values of the inner dimension per part. PITCH: from one row of widened weights to the next; rows that are a
+ * power of two apart share the sets of the L1 cache. TURN: values of the inner dimension that are packed per
+ * claim. */
+enum {
+    BLOCK = 8 * AB_PANEL_ROWS,
+    SMALL = 3 * AB_PANEL_ROWS,
+    CLAIMS = 4,
+    PART = 512,
+    PITCH = PART + 16,
+    TURN = 128
+};
 
 typedef struct few_rows {
     ab_pass base;
     int threads;
     int64_t rows, inner, outputs, panels;
+    int64_t block;       /* outputs per claim: BLOCK, or less where claims would be few */
     int64_t parts, part; /* of the inner dimension: number and size */
     size_t panels_bytes, thread_bytes;
     size_t ahead_bytes; /* of weights to fetch ahead for every tile */
@@ -81,8 +90,8 @@ typedef struct block {
 static block block_of(const few_job *job, int64_t k) {
     const few_rows *p = job->p;
     float *sums = thread_buffer(job), *weights = sums + BLOCK * AB_PANEL;
-    return (block){.first = k * BLOCK,
-                   .count = ab_min64(BLOCK, p->outputs - k * BLOCK),
+    return (block){.first = k * p->block,
+                   .count = ab_min64(p->block, p->outputs - k * p->block),
                    .sums = sums,
                    .weights = weights,
                    .result = weights + 2 * AB_PANEL_ROWS * PITCH};
@@ -106,7 +115,7 @@ void ab_turned_panel_store(const ab_turned_panel *t) {
  * is likely to compute next. */
 static void fetch_ahead(const few_job *job, const block *b, int64_t tile) {
     const few_rows *p = job->p;
-    const int64_t next = b->first + BLOCK, n = ab_min64(BLOCK, p->outputs - next);
+    const int64_t next = b->first + p->block, n = ab_min64(p->block, p->outputs - next);
     if (n <= 0) return;
     const size_t from = ab_format_bytes(job->weights.format, next * p->inner),
                  bytes = ab_format_bytes(job->weights.format, n * p->inner);
@@ -143,7 +152,7 @@ static const ab_panel_ahead *ahead_of(const block *b, const ab_panel_part *next,
 
 static void add_part(const few_job *job, const block *b, int64_t panel, int64_t part) {
     const few_rows *p = job->p;
-    const int64_t first = part * p->part, before = (panel * p->parts + part) * (BLOCK / AB_PANEL_ROWS);
+    const int64_t first = part * p->part, before = (panel * p->parts + part) * (p->block / AB_PANEL_ROWS);
     ab_panel_tile tile = {.panel = panel_of(job, panel) + first * AB_PANEL,
                           .c_step = AB_PANEL,
                           .columns = columns_in(p, panel),
@@ -192,7 +201,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
                    ab_values_of(stored ? stored->weights : NULL, args->weights, &ab_format_fp32),
                    ab_values_of(stored ? stored->dst : NULL, args->dst, &ab_format_fp32)};
     ab_for_prepared(p->threads, p->panels * ab_div_up(p->inner, TURN), pack_piece, &job);
-    ab_for_prepared(p->threads, ab_div_up(p->outputs, BLOCK), run_block, &job);
+    ab_for_prepared(p->threads, ab_div_up(p->outputs, p->block), run_block, &job);
     return AB_OK;
 }
 
@@ -201,12 +210,13 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
 static void destroy(ab_pass *pass) { free(pass); }
 
 static void size_buffers(few_rows *p) {
+    p->block = p->threads > 1 && p->outputs < (int64_t)p->threads * CLAIMS * BLOCK ? SMALL : BLOCK;
     const int64_t sums = BLOCK * AB_PANEL, floats = 2 * sums + 2 * AB_PANEL_ROWS * PITCH;
     p->panels = ab_div_up(p->rows, AB_PANEL);
     p->parts = ab_div_up(p->inner, PART);
     p->part = ab_div_up(ab_div_up(p->inner, p->parts), AB_PANEL_STEP) * AB_PANEL_STEP;
-    const int64_t tiles = p->panels * p->parts * (BLOCK / AB_PANEL_ROWS);
-    p->ahead_bytes = ab_aligned((size_t)ab_div_up(BLOCK * p->inner * (int64_t)sizeof(float), tiles));
+    const int64_t tiles = p->panels * p->parts * (p->block / AB_PANEL_ROWS);
+    p->ahead_bytes = ab_aligned((size_t)ab_div_up(p->block * p->inner * (int64_t)sizeof(float), tiles));
     p->panels_bytes = ab_floats_bytes(p->panels * p->inner * AB_PANEL);
     p->thread_bytes = ab_floats_bytes(floats);
     p->base.scratch_bytes = p->panels_bytes + (size_t)p->threads * p->thread_bytes;

@@ -4,6 +4,11 @@ A step runs through: (clip) - before_unscale or before_scaler_step or before_opt
 first, sees the gradients - the optimizer steps or not - after_scaler_step reads what the finite check said -
 the step is ended by the scaler's update, or by the optimizer's step where there is no scaler. Nothing here
 raises: a failure turns the probe off.
+
+What ends a step is that the loop tries to make it. A backward pass whose gradients are thrown away before
+that is no step and none that was skipped: neither its loss nor its gradients are the step's. But where a step
+is due by what the loop did before, and the gradients or the loss are not finite, the loop has made the finite
+check itself, and that step was left out.
 """
 
 from __future__ import annotations
@@ -93,7 +98,11 @@ class Group:
         self.unreadable: set = set()
         self.scaled_by: dict[int, float] = {}  # scalers of the losses since the gradients were thrown away
         self.fresh = False  # a backward pass has run since the last step
-        self.dropped = False  # the gradients of this step were counted, and then thrown away
+        self.dropped = False  # the gradients of the last backward pass were thrown away
+        self.left_out = False  # and they were those of a step that the loop left out
+        self.drops = 0  # backward passes since the last step whose gradients were thrown away
+        self.habit = 0  # and those before that step
+        self.tried = False  # to make a step, ever
         self.ever_stepped = False
         self.kept = _kept.Kept()
         self.since = 0  # the step at which this optimizer came
@@ -303,31 +312,83 @@ class Group:
     def before_unscale(self, scaler: Any) -> None:
         """At the entry of unscale_: the gradients are what the finite check will see."""
         self._leave_abandoned()
+        self._tries(scaler.is_enabled())
         self._scaler_seen(scaler)
         if not self.counted:
             self._count()
 
     @guarded
     def before_zero_grad(self) -> None:
-        """Gradients are about to be thrown away: of a step that was made, or one that will not be."""
-        self.scaled_by.clear()
+        """Gradients are about to be thrown away: of a step that was made, or of a backward pass."""
+        scales, self.scaled_by = self.scaled_by, {}
         self.kept.cleared()
-        alone = len(self.probe.groups) == 1
-        if self.counted or self.inside or self.decided or not self.fresh or not alone:
-            return
+        if not self.fresh:
+            self.probe.quiet.clears_late |= self.probe.awaits_backward()
+        elif not (self.inside or self.decided or self.dropped) and len(self.probe.groups) == 1:
+            self._drop(scales)
+
+    def _drop(self, scales: dict[int, float]) -> None:
+        if self.counted and self.stepping:
+            return  # a closure is evaluated again
         self.refresh()
-        if any(parameter.grad is not None for parameter in self.parameters):
+        if not any(parameter.grad is not None for parameter in self.parameters):
+            return
+        self.dropped = True
+        if self.scale is not None:  # unscaled for a step
+            self.left_out = True
+            return
+        due = self.is_due()
+        if not self.counted and (due or self.plan & _abi.PLAN_GRADIENTS):
+            self.nonfinite = self._has_overflowed()
+        self.left_out = due and not self.stepping and (self.nonfinite or self.probe.loss_is_bad())
+        if not self.counted and (self.left_out or not self.tried):  # they may be all that is ever to be seen
             self._count()
-            self.dropped = True
+        if self.left_out and self.tried and len(scales) == 1:
+            (self.scale,) = scales.values()
+
+    def is_due(self) -> bool:
+        """Whether gradients that are thrown away now would have been those of a step, if the loop goes on as
+        it did: it may throw some away before each, of an attack on inputs or by mistake."""
+        return (self.drops + 1) % (self.habit + 1) == 0
 
     def leave_dropped(self) -> None:
-        """The loop goes on without a step. It may be meant so: an attack on inputs, a penalty."""
-        self.dropped = False
-        if self.nonfinite or not self.ever_stepped:
-            self.finish()
+        """The loop goes on without a step."""
+        self.dropped = self.fresh = False
+        if self.left_out:
+            scaler = self.scaler() if self.scale is not None and self.scaler is not None else None
+            self.finish(scale_of(scaler) if scaler is not None else None)
             return
+        self.drops += 1
         self.probe.finder.drops(self.probe.take_loss)
+        if not self.stepping:
+            self.reset()
+
+    def _tries(self, enabled: bool = True) -> None:
+        """The loop tries to make a step, by the optimizer's or an enabled scaler's."""
+        if not self.tried and enabled:
+            self.tried = True
+            if self.probe.never is not None:
+                self.probe.never.tries(self)
+
+    def _has_overflowed(self) -> bool:
+        """Whether a gradient is not finite; nothing is counted."""
+        keep = self._gather()
+        seen = in_library(self.probe, self.probe.record.gradients, self.index, self.table, _abi.CHECK)
+        del keep
+        return seen.nonfinite > 0
+
+    def looks_finite(self) -> bool:
+        """Whether the gradients that are there are finite, and the loss."""
+        self.refresh()
+        return not self.nonfinite and not self.probe.loss_is_bad() and not self._has_overflowed()
+
+    def set_aside(self, record: Callable[[], None]) -> None:
+        """Calls `record`, which ends other steps, in the middle of this one."""
+        kept = vars(self).copy()
         self.reset()
+        record()
+        for name in _OF_STEP:
+            setattr(self, name, kept[name])
 
     def _tell_left_scaled(self, scaler: Any) -> None:
         """Whether this step's loss was scaled by another scaler than the one that unscales it, or by one and
@@ -343,9 +404,13 @@ class Group:
             self.probe.finder.left_scaled(largest, type(self.optimizer()).__name__)
 
     def _leave_abandoned(self) -> None:
-        """A loop that saw a bad gradient may go on to the next batch: that step was skipped, too."""
+        """A loop that saw a bad gradient may go on to the next batch: that step was skipped, too. One that
+        was clipped and is finite is added to."""
         if self.counted and not self.inside and not self.decided and self.backwards != self.probe.backwards:
-            self.finish()
+            if self.nonfinite or self.scale is not None:
+                self.finish()
+            else:
+                self.counted, self.clip, self.max_norm, self.total_norm = False, None, None, None
 
     def _scaler_seen(self, scaler: Any) -> bool:
         """A scaler's method was called with this optimizer; whether it is enabled."""
@@ -365,7 +430,10 @@ class Group:
     @guarded
     def before_scaler_step(self, scaler: Any) -> bool:
         """At the entry of the scaler's step; whether after_scaler_step is wanted."""
-        if self.inside or not self._scaler_seen(scaler):
+        if self.inside:
+            return False
+        self._tries(scaler.is_enabled())
+        if not self._scaler_seen(scaler):
             return False
         self.inside = True
         if not self.counted:  # also of fused optimizers, which are never unscaled
@@ -403,9 +471,7 @@ class Group:
     def name_overflows(self) -> None:
         """Shows which gradients of a step overflowed."""
         self.refresh()
-        keep = self._gather()
-        in_library(self.probe, self.probe.record.gradients, self.index, self.table, _abi.CHECK)
-        del keep
+        self._has_overflowed()
 
     def overflowed(self) -> list:
         """Layer, its class, last part of the name and gradient of parameters known to have overflowed."""
@@ -444,6 +510,8 @@ class Group:
     @guarded
     def before_optimizer_step(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
         """The optimizer's pre hook. A closure is wrapped: gradients are there when it has returned."""
+        if not self.inside:
+            self._tries()
         closure = kwargs.get("closure")
         if closure is None and len(args) > 1 and callable(args[1]):
             closure = args[1]
@@ -455,7 +523,9 @@ class Group:
             return (args[0], wrapped, *args[2:]), kwargs
         self.kept.steps(self.probe.finder)
         if self.dropped:
-            self.dropped = self.regular = False
+            self.dropped = self.left_out = self.regular = False
+            self.counted = True  # before they were thrown away, or not at all
+            self.backwards = self.probe.backwards
             self.probe.finder.without_gradients()
         elif self.scale is None:
             self._leave_abandoned()
@@ -599,6 +669,9 @@ class Group:
         self._remember(plan)
         self.step += 1
         self.fresh = False
+        if not self.left_out:
+            self.habit = self.drops
+        self.drops, self.left_out = 0, False
         regular = self.regular and self.stepped and (scale is None) == unscaled
         self.reset()
         self.plan = plan
@@ -643,6 +716,13 @@ def scale_of(scaler: Any) -> float:
     """The scale of a scaler. Of a GradScaler it is read where get_scale() reads it, in fewer frames."""
     tensor = getattr(scaler, "_scale", None)
     return float(scaler.get_scale() if tensor is None else tensor.item())
+
+
+_OF_STEP = (  # what reset() sets, and
+    "fresh",
+    *("regular", "counted", "stepped", "found_inf", "nonfinite", "inside", "decided", "scale", "clip"),
+    *("max_norm", "total_norm", "updating", "stepping"),
+)
 
 
 def _nothing(*_: Any) -> None:

@@ -1,9 +1,13 @@
 """A training in which no optimizer has made a step yet: what it does in place of one.
 
 A loop may leave out every step: it checks its gradients, or its loss, by hand, or forgets to call backward()
-or step(). Then nothing ends a step, and there would be no record. So a step ends here when the gradients of
-a backward pass were cleared or replaced before the next one; and at the end of the run, forward passes that
-no backward pass followed are its steps. With the first step of an optimizer all of this ends.
+or step(). Then nothing ends a step, and there would be no record. So each backward pass whose gradients were
+cleared or replaced before the next one is a step here; and at the end of the run, forward passes that no
+backward pass followed are its steps. With the first step of an optimizer all of this ends.
+
+Until the first try to make a step it is not known whether such a pass is all of a step, or comes before each,
+as an attack on inputs does, or the clearing of gradients between micro-batches. So the first _MOST_HELD wait
+for that try, or for the end of the run.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ _SAMPLE = 64  # values of a parameter
 _SEARCHES = 3  # for a parameter that has a gradient, outside the models that are known
 _MOST_LOSSES = 4096
 _MOST_PASSES = 100_000  # that are recorded as steps
+_MOST_HELD = 64  # backward passes that may yet belong to the first step
 _FIRST_TRY = 8  # forward passes of one module, after which somebody is told
 
 
@@ -33,6 +38,9 @@ class Never:
         self._sample: Any = None  # values of that parameter
         self._moved = self._moves = False  # in any step; in this one
         self._searches = 0
+        # Losses of backward passes that are no steps yet, and whether they were finite, with their gradients.
+        self._held: list[tuple[Optional[float], bool]] = []
+        self._holds = True
 
     def is_over(self) -> bool:
         """Whether an optimizer has made a step."""
@@ -50,15 +58,57 @@ class Never:
             return
         group = self.probe.groups[0]
         busy = group.inside or group.decided or any(one.stepping for one in self.probe.groups)
-        if group.fresh and not busy and self._is_cleared():
+        tried = any(one.tried for one in self.probe.groups)  # what is thrown away from then on: Group
+        if not group.fresh or busy or tried or not self._is_cleared():
+            return
+        if self._moves or not self._holds:
+            self._record_held()
             self._end(group)
+        else:
+            self._hold(group)
+
+    def _hold(self, group: Any) -> None:
+        """A backward pass is no step yet."""
+        probe = self.probe
+        finite = not group.nonfinite and not probe.loss_is_bad()
+        group.dropped = group.left_out = group.fresh = False
+        group.drops += 1
+        held = probe.take_held_loss()
+        self._held.append((held, finite))
+        group.reset()
+        self._gradient = None
+        if len(self._held) == _MOST_HELD:
+            self._holds = False
+            self._record_held()
+
+    def _record_held(self) -> None:
+        """They were all that there was of their steps. What is known of the step that runs stays."""
+        held, self._held, self._holds = self._held, [], False
+        group = self.probe.groups[0]
+
+        def record() -> None:
+            for loss, _ in held:
+                self.probe.resume_loss(loss, 1)
+                self.probe.finder.forget()
+                group.finish()
+
+        if held:
+            group.set_aside(lambda: self.probe.set_loss_aside(record))
+
+    def tries(self, group: Any) -> None:
+        """The loop tries to make a step for the first time. What is held was left out by the loop's own
+        finite check if all of it was not finite, and this is; else it is part of no step."""
+        self._holds = False
+        if self._held and not any(finite for _, finite in self._held) and group.looks_finite():
+            self._record_held()
+        self._held = []
 
     def _end(self, group: Any) -> None:
         """A step ends without an optimizer's; the loop may have made it itself."""
         group.refresh()
         if not group.counted:
             group._count()
-        group.stepped, group.regular, group.dropped = self._moves, False, False
+        group.stepped, group.regular, group.dropped, group.left_out = self._moves, False, False, False
         if not self._moves:
             self.probe.finder.forget()
         self._moved, self._moves = self._moved or self._moves, False
@@ -113,6 +163,7 @@ class Never:
             if self._witness is not None and self._witness() is None:
                 self._moves = self._moved  # gone with its model; as in the steps before
             self._is_cleared()
+            self._record_held()
             if group.fresh and not group.decided:
                 self._end(group)
             if not self._moved:

@@ -329,13 +329,22 @@ def _wrap_zero_grad(original: Callable) -> Callable:
 
     @functools.wraps(original)
     def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _quiet is None and not traced():
-            group = group_of(self) if hasattr(self, "param_groups") else _group_of_module(self)
+        if traced():
+            pass
+        elif _quiet is None:
+            group = owner_group(self)
             if group is not None:
                 group.before_zero_grad()
+        elif _quiet.losses:
+            _quiet.tell_clearing(self)
         return original(self, *args, **kwargs)
 
     return zero_grad
+
+
+def owner_group(owner: Any) -> Any:
+    """The group of an optimizer, or of a module's parameters."""
+    return group_of(owner) if hasattr(owner, "param_groups") else _group_of_module(owner)
 
 
 def _group_of_module(module: Any) -> Any:

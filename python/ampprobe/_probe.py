@@ -309,7 +309,7 @@ class Probe:
         self.plateaus.stepped(scheduler, metric, before)
 
     def _leave_dropped(self) -> None:
-        """A backward pass whose gradients were thrown away before any step was all of its step."""
+        """The loop goes on after a backward pass whose gradients were thrown away."""
         if self.never is not None:
             self.never.begins()
         for group in self.groups:
@@ -386,6 +386,32 @@ class Probe:
         """More micro-batches were added up in a step than in any before."""
         self.told_micro_batches = count
         self.record.set("accumulation", count)
+
+    def take_held_loss(self) -> Optional[float]:
+        """The loss of a backward pass that is no step yet."""
+        known, loss = self.has_loss() or bool(self._grads), None
+        self.finder.drops(lambda: None)
+        taken = self.take_loss()
+        if known:
+            loss = taken
+        return loss
+
+    def loss_is_bad(self) -> bool:
+        """Whether the loss of the step that runs is known and not finite."""
+        return self.has_loss() and self._loss_sum is not None and not math.isfinite(self._loss_sum)
+
+    def awaits_backward(self) -> bool:
+        """Whether a loss was scaled, and no backward pass has begun since."""
+        return self._awaits_backward > 0
+
+    def set_loss_aside(self, record: Any) -> None:
+        """Calls `record`, which ends other steps, in the middle of one."""
+        kept = {name: getattr(self, name) for name in _OF_LOSS}
+        dropped = self.finder.dropped
+        record()
+        self.finder.dropped = dropped
+        for name, value in kept.items():
+            setattr(self, name, value)
 
     def resume_loss(self, loss: Optional[float], micro_batches: int) -> None:
         """What is known of a step that began quietly."""
@@ -651,6 +677,10 @@ class Probe:
     def __reduce__(self) -> tuple:
         return type(None), ()
 
+
+_OF_LOSS = (
+    *("_loss_sum", "losses", "micro_batches", "_loss_taken", "_loss_frozen", "_awaits_backward", "_grads"),
+)
 
 _LOSSES = ("loss", "train_loss", "train/loss")  # under which a loop logs the loss of a step
 

@@ -45,7 +45,7 @@ class Quiet:
         *("token", "flags", "usual", "facts", "bytes", "words", "steps_at", "full", "ended", "due", "spoilt"),
         *("outlives", "late", "stepped"),
         *("at", "losses", "odd", "loss", "lr", "before", "clean", "took", "cost", "spent", "in_library"),
-        "handing",
+        *("handing", "inside", "clears_late", "drops", "drops_of"),
     )
 
     def __init__(self, probe: Any, every: int):
@@ -79,6 +79,8 @@ class Quiet:
         self.spent = 0.0  # more than that, by the steps that were not handed over
         self.in_library = self.handing = 0.0  # in the call that handed steps over; to do so
         self.before, self.clean, self.lr = 0.0, 0, 0.0  # scale, tracker and rate at the step's beginning
+        self.clears_late = False  # between the scaling of a loss and its backward pass
+        self.drops, self.drops_of = 0, -1  # backward passes of a step whose gradients were thrown away
         self._start()
 
     @property
@@ -117,7 +119,7 @@ class Quiet:
             self.flags |= _abi.HAS_SCALE
             self.clean = self.tracker[0]
         functions = _scaled(self) if scaler is not None else {"backward": _wrap_backward(self)}
-        functions["zero_grad"] = None
+        functions["zero_grad"] = _wrap_zero_grad(self)
         if _patches.be_quiet(self, functions, scaler):
             self.on = self.spoilt = True
             self.spent = 0.0
@@ -155,7 +157,7 @@ class Quiet:
 
     def _start(self) -> None:
         self.loss: Optional[float] = None
-        self.losses, self.odd = 0, False
+        self.losses, self.odd, self.inside = 0, False, False
 
     def _prepare(self, group: Any) -> None:
         """The facts of steps like most, for as many as may be handed over together: few at the beginning, and
@@ -237,6 +239,45 @@ class Quiet:
                 self.loss = value if self.loss is None else self.loss + value
         except Exception as error:
             self.probe.fail(error)
+
+    def tell_clearing(self, owner: Any) -> None:
+        """The same, never raising."""
+        try:
+            self.clears(owner)
+        except Exception as error:
+            self.probe.fail(error)
+
+    def clears(self, owner: Any) -> None:
+        """Gradients of an optimizer or a module are about to be thrown away, and this step has a loss:
+        those of its backward pass, unless the step is made already."""
+        group = self.probe.groups[0]
+        if self.inside or self.is_made() or _patches.owner_group(owner) is not group:
+            return
+        if self.scaler is not None and self.clears_late:
+            return
+        if not any(parameter.grad is not None for parameter in group.parameters):
+            return
+        step = group.step + self.steps
+        if step != self.drops_of:
+            self.drops, self.drops_of = 0, step
+        group.drops = self.drops
+        if group.is_due():  # no habit of this loop: looked at
+            self.end()
+            group.fresh = True
+            group.before_zero_grad()
+            return
+        self.drops += 1
+        if self.late is not None:
+            self.late.slots = []
+        group.reset()
+        self._start()
+
+    def is_made(self) -> bool:
+        """Whether the scaler has made or skipped the step that runs."""
+        if self.scaler is None:
+            return False
+        state = self.scaler()._per_optimizer_states.get(id(self.optimizer()))
+        return state is not None and state["stage"] is self.done
 
     def _begin_step(self) -> None:
         """What is known when the first loss of a step is there."""
@@ -404,7 +445,7 @@ def _wrap_update(quiet: Quiet) -> Callable:
                         words[at + _SECONDS] = now - quiet.ended
                     else:
                         late.ended(at, now - quiet.ended)
-                    quiet.ended, quiet.clean, quiet.losses = now, clean, 0
+                    quiet.ended, quiet.clean, quiet.losses, quiet.inside = now, clean, 0, False
                     if not at:
                         quiet.cost = quiet.took + clock() - now
                     quiet.at = at = at + _WORDS
@@ -434,7 +475,10 @@ def _sees_step(quiet: Quiet, everywhere: Callable) -> Callable:
         return None
 
     def steps(optimizer: Any, args: tuple, kwargs: dict) -> Any:
-        return odd(optimizer, args, kwargs) if id(optimizer) != key or not quiet.losses else None
+        if id(optimizer) != key or not quiet.losses:
+            return odd(optimizer, args, kwargs)
+        quiet.inside = True  # what it clears now is of a step that is made
+        return None
 
     def steps_on_device(optimizer: Any, args: tuple, kwargs: dict) -> Any:
         quiet.stepped = not getattr(optimizer, "_step_supports_amp_scaling", False)
@@ -473,6 +517,21 @@ def _wrap_backward(quiet: Quiet) -> Callable:
     return wrap
 
 
+def _wrap_zero_grad(quiet: Quiet) -> Callable:
+    traced, token = _patches.tracing(), quiet.token
+
+    def wrap(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not traced() and quiet.losses and quiet.token is token:
+                quiet.tell_clearing(self)
+            return original(self, *args, **kwargs)
+
+        return zero_grad
+
+    return wrap
+
+
 def _ends_step(quiet: Quiet) -> Callable:
     """A hook on the optimizer's step in a loop without a scaler."""
     traced, clock, words = _patches.tracing(), perf_counter, quiet.words
@@ -493,7 +552,7 @@ def _ends_step(quiet: Quiet) -> Callable:
                     words[at + _SECONDS] = now - quiet.ended
                 else:
                     late.ended(at, now - quiet.ended)
-                quiet.ended, quiet.losses = now, 0
+                quiet.ended, quiet.losses, quiet.inside = now, 0, False
                 if not at:
                     quiet.cost = quiet.took + clock() - now
                 quiet.at = at = at + _WORDS

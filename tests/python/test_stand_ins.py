@@ -52,6 +52,33 @@ class StandIns(unittest.TestCase):
         self.assertEqual(len(record.checks), 1)
         self.assertFalse(hasattr(Scaler.step, "__wrapped__"))
 
+    def test_gradients_that_are_thrown_away_are_no_step(self):
+        """Three of four backward passes before each step, where one is not finite, and a step that is left
+        out for that reason."""
+        weight = Tensor([1.0, 2.0])
+        optimizer = Optimizer([weight])
+        probe = ampprobe.attach(Model(weight=weight), optimizer)
+        (group,) = probe.groups
+
+        def backward(loss, gradient):
+            group.before_zero_grad()
+            weight.grad = None
+            probe.saw_backward(loss)
+            weight.grad = Tensor([gradient, 1.0])
+            probe.backward_ran()
+
+        for step in range(4):
+            for number in range(4):
+                bad = (step, number) in ((1, 2), (2, 3))
+                backward(4.0 * step + number, float("inf") if bad else 2.0)
+            if step != 2:
+                optimizer.step()
+        probe.close()
+        self.assertIsNone(probe.reason)
+        self.assertEqual(probe.record.of("stepped"), [1, 1, 0, 1])
+        self.assertEqual(probe.record.of("loss"), [3.0, 7.0, 11.0, 15.0])
+        self.assertEqual(probe.record.of("sum")[1:], [3.0, 1.0, 3.0])
+
     def test_formats(self):
         values = [1.5, -0.25, 4.0]
         for dtype in ("float32", "float16", "bfloat16", "float64"):

@@ -1,6 +1,8 @@
 /* Chooses the reader of an input. */
 #include "bench/ingest/ingest.h"
 
+#include <assert.h>
+
 static const ab_input_kind *const kinds[] = {
 #define AB_INPUT_KIND(name) &ab_input_kind_##name,
 #include "bench/ingest/inputs.def"
@@ -9,11 +11,14 @@ static const ab_input_kind *const kinds[] = {
 
 int ab_input_kind_count(void) { return (int)AB_COUNT_OF(kinds); }
 
-const ab_input_kind *ab_input_kind_at(int i) { return kinds[i]; }
+const ab_input_kind *ab_input_kind_at(int i) {
+    assert(kinds[i] != NULL);
+    return kinds[i];
+}
 
 const ab_input_kind *ab_input_kind_of(const char *path) {
     for (int i = 0; i < ab_input_kind_count(); i++)
-        if (kinds[i]->recognise(path)) return kinds[i];
+        if (ab_input_kind_at(i)->recognise(path)) return kinds[i];
     return NULL;
 }
 
@@ -27,5 +32,5 @@ ab_status ab_ingest(const ab_ingest_request *request, cJSON **document) {
             return ab_fail(AB_INPUT, "%s: expected another input of the kind of %s (%s), found %s",
                            request->path[i], request->path[0], name_of(kind), name_of(other));
     }
-    return (kind ? kind : kinds[0])->read(request, document);
+    return (kind ? kind : ab_input_kind_at(0))->read(request, document);
 }

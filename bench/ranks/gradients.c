@@ -1,6 +1,7 @@
 /* Micro-batches' gradients from files. */
 #include "bench/ranks/gradients.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,7 @@ static ab_status match_all(ab_gradients *g) {
 }
 
 ab_status ab_gradients_open(const char *const *path, int files, ab_gradients *gradients) {
+    assert(files > 0);
     *gradients = (ab_gradients){0};
     gradients->file = calloc((size_t)files, sizeof(ab_tensorfile *));
     if (!gradients->file) return ab_fail(AB_NO_MEMORY, "out of memory for %d files", files);

@@ -14,7 +14,8 @@ typedef struct ab_gradients {
     int tensors, skipped;          /* skipped: tensors that are not floating-point */
 } ab_gradients;
 
-/* Opens the files and matches their tensors. Errors: see ab_ranks_run. The caller closes, also on failure. */
+/* Opens the files, at least one, and matches their tensors. Errors: see ab_ranks_run. The caller closes, also
+ * on failure. */
 AB_MUST_CHECK ab_status ab_gradients_open(const char *const *path, int files, ab_gradients *gradients);
 void ab_gradients_close(ab_gradients *gradients);
 

@@ -6,6 +6,7 @@
 #include "kernels/core/text.h"
 #include "reports/record/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ static int64_t steps_an_epoch(const ab_run_config *config) {
     const int64_t samples = config->data ? config->data->split[AB_SPLIT_TRAIN].count : 0;
     const int64_t step =
         config->batch * (config->recipe.micro_batches > 1 ? config->recipe.micro_batches : 1);
+    assert(step > 0);
     return samples >= step ? samples / step : INT64_MAX;
 }
 

@@ -215,9 +215,14 @@ static ab_status join_chance(series *s) {
 }
 
 static ab_status search(series *s, double guard) {
-    if (!s->metric->exact) return ab_changes_find(s->value, s->count, guard, s->segment, &s->segments);
-    ab_changes_exact(s->value, s->count, s->segment, &s->segments);
-    s->distinct = s->segments;
+    int segments = 0;
+    if (s->metric->exact)
+        ab_changes_exact(s->value, s->count, s->segment, &segments);
+    else
+        AB_TRY(ab_changes_find(s->value, s->count, guard, s->segment, &segments));
+    s->segments = segments;
+    if (!s->metric->exact) return AB_OK;
+    s->distinct = segments;
     return s->floor > 0 ? join_chance(s) : AB_OK;
 }
 

@@ -129,8 +129,8 @@ ab_status ab_plan_alias_gradients(ab_plan *plan) {
     const ab_scaler_kind *kind = plan->policy.loss_scale.scaler.kind;
     /* gradients of one pass are then read by another; scales of layers change gradients where they are */
     if (plan->scalers > 1 || (kind && kind->sees & AB_SEES_LAYER)) return AB_OK;
-    aliases a = {plan, malloc((size_t)plan->tensors * sizeof *a.of),
-                 malloc((size_t)plan->tensors * sizeof *a.next)};
+    aliases a = {plan, calloc((size_t)plan->tensors, sizeof *a.of),
+                 calloc((size_t)plan->tensors, sizeof *a.next)};
     const bool fine = a.of && a.next;
     if (fine) find_aliases(&a);
     free(a.of);

@@ -1,6 +1,7 @@
 /* Runs a scaler over patterns. */
 #include "bench/amp/trace/scale_trace.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,6 +29,7 @@ static void advance(cursor *c, int64_t steps) {
 }
 
 static ab_status record(ab_scaler_trace *t, double scale, bool skipped, int64_t count) {
+    assert(t->runs == 0 || t->run != NULL);
     ab_trace_run *last = t->runs ? &t->run[t->runs - 1] : NULL;
     if (last && !t->unlisted && last->skipped == skipped &&
         (last->scale == scale || (isnan(last->scale) && isnan(scale)))) {

@@ -4,11 +4,11 @@
 
 #include "kernels/core/log.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -16,9 +16,9 @@
 
 static const char *const names[] = {"plain", "avx2", "avx512", "avx512bitalg"}; /* index: ab_isa */
 
-static once_flag once = ONCE_FLAG_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT; /* which ThreadSanitizer knows */
 static ab_isa best, in_force;
-static atomic_bool known; /* spares kernels, which ask at every call, that of call_once */
+static atomic_bool known; /* spares kernels, which ask at every call, that of pthread_once */
 
 #if defined(__x86_64__)
 /* __builtin_cpu_supports also checks that the operating system saves the registers. clang 14 does not
@@ -59,14 +59,14 @@ static void initialise(void) {
 
 ab_isa ab_isa_get(void) {
     if (!atomic_load_explicit(&known, memory_order_acquire)) {
-        call_once(&once, initialise);
+        pthread_once(&once, initialise);
         atomic_store_explicit(&known, true, memory_order_release);
     }
     return in_force;
 }
 
 ab_isa ab_isa_best(void) {
-    call_once(&once, initialise);
+    pthread_once(&once, initialise);
     return best;
 }
 

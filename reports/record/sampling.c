@@ -3,7 +3,7 @@
 
 #include "reports/record/json.h"
 
-enum { FEWEST = 3 }; /* two more than the trend has slopes */
+enum { FEWEST = 3 }; /* a trend of n columns leaves n - 2 degrees of freedom */
 
 typedef struct columns {
     int n;

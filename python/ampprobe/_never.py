@@ -73,12 +73,10 @@ class Never:
         finite = not group.nonfinite and not probe.loss_is_bad()
         group.dropped = group.left_out = group.fresh = False
         group.drops += 1
-        held = probe.take_held_loss()
-        self._held.append((held, finite))
+        self._held.append((probe.take_held_loss(), finite))
         group.reset()
         self._gradient = None
         if len(self._held) == _MOST_HELD:
-            self._holds = False
             self._record_held()
 
     def _record_held(self) -> None:

@@ -389,12 +389,10 @@ class Probe:
 
     def take_held_loss(self) -> Optional[float]:
         """The loss of a backward pass that is no step yet."""
-        known, loss = self.has_loss() or bool(self._grads), None
+        known = self.has_loss() or bool(self._grads)
         self.finder.drops(lambda: None)
         taken = self.take_loss()
-        if known:
-            loss = taken
-        return loss
+        return taken if known else None
 
     def loss_is_bad(self) -> bool:
         """Whether the loss of the step that runs is known and not finite."""
@@ -679,7 +677,8 @@ class Probe:
 
 
 _OF_LOSS = (
-    *("_loss_sum", "losses", "micro_batches", "_loss_taken", "_loss_frozen", "_awaits_backward", "_grads"),
+    "_loss_sum",
+    *("losses", "micro_batches", "_loss_taken", "_loss_frozen", "_awaits_backward", "_grads"),
 )
 
 _LOSSES = ("loss", "train_loss", "train/loss")  # under which a loop logs the loss of a step

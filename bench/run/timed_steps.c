@@ -9,8 +9,9 @@
 
 static const double least_ns = 0.25e9, tolerated = 0.05;
 
-/* The median of the first `count`, which keep their places. NAN: out of memory. */
+/* NAN: there are none, or out of memory. */
 static double median_of_first(const double *time_ns, int64_t count) {
+    if (count < 1) return (double)NAN;
     double *copy = malloc((size_t)count * sizeof *copy);
     if (!copy) return (double)NAN;
     memcpy(copy, time_ns, (size_t)count * sizeof *copy);
@@ -19,12 +20,11 @@ static double median_of_first(const double *time_ns, int64_t count) {
     return median;
 }
 
-int64_t ab_timed_steps(double *time_ns, int64_t n, int64_t steps) {
-    if (n <= AB_TIMED_STEPS_LEAST) return steps;
+int64_t ab_timed_steps(const double *time_ns, int64_t n, int64_t steps) {
     const double all = median_of_first(time_ns, n);
     if (!(all > 0)) return steps;
-    const double needed = fmax(ceil(least_ns / all), AB_TIMED_STEPS_LEAST);
-    if (needed >= (double)n || needed >= (double)steps) return steps;
-    const double first = ab_median(time_ns, (int64_t)needed);
-    return fabs(first / all - 1) <= tolerated ? (int64_t)needed : steps;
+    const double enough = fmax(ceil(least_ns / all), AB_TIMED_STEPS_LEAST);
+    for (double first = enough; first < (double)n && first < (double)steps; first *= 2)
+        if (fabs(median_of_first(time_ns, (int64_t)first) / all - 1) <= tolerated) return (int64_t)first;
+    return steps;
 }

@@ -13,10 +13,10 @@ AB_BEGIN_DECLS
 enum { AB_TIMED_STEPS_LEAST = 200 };
 
 /* The steps that a later round needs, of `steps`: those of a quarter of a second, AB_TIMED_STEPS_LEAST at
- * least. All of them where the median time of that many first steps is more than 5 % off that of all steps:
- * the machine is busy, or steps become slower while a cell trains. time_ns[n]: the steps of the cell's first
- * round, which are reordered. n = 0: nothing is known, so all. */
-int64_t ab_timed_steps(double *time_ns, int64_t n, int64_t steps);
+ * least, doubled until their median time is within 5 % of that of all steps. All of them where no such number
+ * is left: the machine is busy, or steps become slower while a cell trains. time_ns[n]: the steps of the
+ * cell's first round. n = 0: nothing is known, so all. */
+int64_t ab_timed_steps(const double *time_ns, int64_t n, int64_t steps);
 
 AB_END_DECLS
 

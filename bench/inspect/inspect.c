@@ -6,6 +6,7 @@
 #include "bench/tensorfile/open_set.h"
 #include "kernels/core/text.h"
 
+#include <assert.h>
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
@@ -270,9 +271,11 @@ static int pick_some(const ab_inspect_request *request, ab_inspect_selection *s,
 
 /* Files without tensors are fine, but not those that hold something else. */
 static ab_status check_notes(const ab_inspect_selection *s) {
-    for (int f = 0; f < s->files; f++)
-        if (s->file[f]->count == 0 && s->file[f]->note)
-            return ab_fail(AB_INPUT, "%s: %s", s->file[f]->path, s->file[f]->note);
+    for (int f = 0; f < s->files; f++) {
+        const ab_tensorfile *file = s->file[f];
+        assert(file);
+        if (file->count == 0 && file->note) return ab_fail(AB_INPUT, "%s: %s", file->path, file->note);
+    }
     return AB_OK;
 }
 

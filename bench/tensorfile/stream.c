@@ -7,6 +7,7 @@
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,7 @@ static void walk_chunk(void *argument, int64_t chunk, int thread) {
         ab_tensor_block block = block_at(w, b);
         int64_t from = w->decoder.entry->offset + block.first * bytes;
         const bool apart = w->decoder.entry->stride != NULL;
+        assert(scratch || !apart);
         if (apart) gather(w->decoder.entry, w->file->map, block.first, block.n, bytes, scratch);
         decode(&w->decoder, apart ? scratch : w->file->map + from, scratch, w->room, &block);
         w->visitor->see(w->visitor->context, (int)chunk, &block);

@@ -8,6 +8,7 @@
 
 #include "kernels/vec/vec_half.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #if defined(__AVX512F__)
@@ -145,6 +146,7 @@ static void add_fp16(uint16_t *dst, const uint16_t *a, const uint16_t *b, int64_
 }
 
 static void scale_fp16(uint16_t *dst, const uint16_t *a, const float *factor, int64_t n) {
+    assert(factor);
     combine_fp16(dst, a, NULL, factor, n);
 }
 

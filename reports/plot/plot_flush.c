@@ -6,6 +6,7 @@
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,9 @@ static int most_layers(const cJSON *document) {
 static ab_status prepare(ab_plot_input *in) {
     fit *f = in->prepared = malloc(sizeof *f);
     if (!f) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
-    const int panels = MAX_ROWS / most_layers(in->document);
+    const int most = most_layers(in->document);
+    assert(most > 0);
+    const int panels = MAX_ROWS / most;
     f->panels = panels < 1 ? 1 : panels > MAX_PANELS ? MAX_PANELS : panels;
     return AB_OK;
 }

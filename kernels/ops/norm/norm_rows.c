@@ -6,6 +6,7 @@
 #include "kernels/ops/norm/vec_norm_rows.h"
 #include "kernels/vec/isa.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -69,6 +70,7 @@ static shared start(const ab_exec *exec, const ab_op_io *io, const ab_row_split 
     shared w = {.norm = norm, .sums_bytes = sums_bytes(s->n), .fixed_bytes = fixed_bytes(s)};
     w.stored = io->out ? io->out->format : NULL;
     w.weight = exec->workspace;
+    assert(w.weight);
     w.bias = norm->bias ? w.weight + row : NULL;
     w.pull = w.weight + 2 * row;
     w.sums = (char *)(w.weight + PARAMS * row);

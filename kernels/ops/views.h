@@ -68,7 +68,7 @@ static inline ab_strided ab_strided_merged(const ab_strided *view) {
 /* Broadcasts `from` to `to`, dimension by dimension, without merging. */
 static inline ab_strided ab_strided_repeated(const ab_shape *from, const ab_shape *to) {
     ab_strided view = {0, {1}, {1}};
-    int64_t stride[AB_MAX_DIMS];
+    int64_t stride[AB_MAX_DIMS] = {0};
     int missing = to->ndim - from->ndim;
     ab_contiguous_strides(from, stride);
     view.ndim = to->ndim;

@@ -5,6 +5,7 @@
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/views.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A product of few matrices is split into blocks of rows, by the shapes alone. */
@@ -179,6 +180,7 @@ typedef union description {
 
 static description describes(const ab_exec *exec, const ab_op_io *io, const product_job *job) {
     const bool wide = ab_is_f32(io->in[0]) && ab_is_f32(io->in[1]) && ab_is_f32(io->out);
+    assert(job->blocks > 0);
     const ab_gemm block = {
         .rows = ab_div_up(job->rows, job->blocks), .columns = job->columns, .inner = job->inner};
     return (description){.text = ab_gemm_text(&block, exec->path, job->half, !wide)};

@@ -3,35 +3,54 @@
 
 #include "reports/record/json.h"
 
+#include <string.h>
+
 enum { FEWEST = 3 }; /* a trend of n columns leaves n - 2 degrees of freedom */
 
 typedef struct columns {
     int n;
-    double nonzero[AB_FLUSH_COLUMNS], flushed[AB_FLUSH_COLUMNS];
+    double nonzero[AB_FLUSH_COLUMNS], part[AB_FLUSH_COLUMNS];
 } columns;
 
-static void add_tensor(const cJSON *tensor, columns *sum) {
-    const cJSON *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0),
-                *flushed = cJSON_GetArrayItem(ab_json_at(tensor, "steps.flushed"), 0);
-    for (int i = 0; nonzero && flushed && i < AB_FLUSH_COLUMNS; i++) {
+/* nonzero, part: lists of as many columns. */
+static void add_columns(const cJSON *nonzero, const cJSON *part, columns *sum) {
+    nonzero = cJSON_GetArrayItem(nonzero, 0);
+    part = cJSON_GetArrayItem(part, 0);
+    for (int i = 0; nonzero && part && i < AB_FLUSH_COLUMNS; i++) {
         sum->nonzero[i] += nonzero->valuedouble;
-        sum->flushed[i] += flushed->valuedouble;
+        sum->part[i] += part->valuedouble;
         if (i >= sum->n) sum->n = i + 1;
         nonzero = nonzero->next;
-        flushed = flushed->next;
+        part = part->next;
     }
 }
 
-ab_sampling ab_flushed_of_all_steps(const cJSON *cell, bool cast_only, ab_flush_interval *interval) {
+static ab_sampling bound(const cJSON *cell, const columns *sum, ab_flush_interval *interval) {
     const double all = ab_json_number(cell, "steps_total", 0),
                  probed = ab_json_number(cell, "probes.steps_probed", all);
+    if (!(probed < all)) return AB_EVERY_STEP;
+    if (sum->n < FEWEST) return AB_TOO_FEW_STEPS;
+    ab_flush_interval_of(sum->nonzero, sum->part, sum->n, 1 - probed / all, interval);
+    return AB_SOME_STEPS;
+}
+
+ab_sampling ab_flushed_of_all_steps(const cJSON *cell, bool cast_only, const char *layer,
+                                    ab_flush_interval *interval) {
     const cJSON *tensor;
     columns sum = {0};
-    if (!(probed < all)) return AB_EVERY_STEP;
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
-        if (!cast_only || ab_json_is_true(tensor, "cast")) add_tensor(tensor, &sum);
+        if (cast_only && !ab_json_is_true(tensor, "cast")) continue;
+        if (layer && strcmp(layer, ab_json_text(tensor, "layer", "")) != 0) continue;
+        add_columns(ab_json_at(tensor, "steps.nonzero"), ab_json_at(tensor, "steps.flushed"), &sum);
     }
-    if (sum.n < FEWEST) return AB_TOO_FEW_STEPS;
-    ab_flush_interval_of(sum.nonzero, sum.flushed, sum.n, 1 - probed / all, interval);
-    return AB_SOME_STEPS;
+    return bound(cell, &sum, interval);
+}
+
+ab_sampling ab_lost_of_all_steps(const cJSON *cell, ab_flush_interval *interval) {
+    const cJSON *param;
+    columns sum = {0};
+    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) {
+        add_columns(ab_json_at(param, "steps.nonzero"), ab_json_at(param, "steps.lost"), &sum);
+    }
+    return bound(cell, &sum, interval);
 }

@@ -13,9 +13,10 @@
  *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
  *                   nothing
  *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all tensors if none was
- *                   flushed_share_low, _high: over all steps (sampling.h); there if some were not probed
- *   lost_share      non-zero weight updates that the stored weight did not take, over all of them; probed
- *                   steps
+ *   lost_share      non-zero weight updates that the stored weight did not take, over all of them
+ *   worst_layer_flushed_share  the largest flushed_share of a layer
+ *                   Each is that of the probed steps; _low, _high: over all steps (sampling.h), there if some
+ *                   were not probed
  *   subnormal_slowdown  see subnormals.h; there only if steps with subnormal operands are slower
  *   certificate     see certify() */
 #include "reports/record/summary.h"
@@ -49,6 +50,12 @@ typedef struct figure {
     char reason[REASON_TEXT];
 } figure;
 
+/* Of a share over all steps. */
+typedef struct bounds {
+    bool sampled; /* some steps were not probed; else there are none */
+    figure low, high;
+} bounds;
+
 typedef struct reasons {
     int count;
     char text[MAX_REASONS][REASON_TEXT];
@@ -61,8 +68,7 @@ typedef struct facts {
     figure skipped_share, flushed_share, overflowed, worst_share, lost_share;
     const char *worst_layer; /* borrowed from the document */
     bool flushed_modelled;
-    bool flushed_sampled; /* some steps were not probed */
-    figure flushed_low, flushed_high;
+    bounds flushed_bounds, worst_bounds, lost_bounds;
     reasons failed;              /* of the certificate */
     bool speed_void;             /* for one of these reasons; O0's learning nothing makes no speed void */
     char unlearned[REASON_TEXT]; /* why O0 learned nothing; "": it did, or there is none */
@@ -241,6 +247,26 @@ static tally tally_tensors(const cJSON *tensors, bool cast_only, const char *lay
     return sum;
 }
 
+static bounds bounds_of(ab_sampling sampling, const ab_flush_interval *all) {
+    if (sampling != AB_TOO_FEW_STEPS)
+        return (bounds){sampling == AB_SOME_STEPS, known(all->low), known(all->high)};
+    const figure none = unknown("fewer than three steps were probed");
+    return (bounds){true, none, none};
+}
+
+/* Of one layer, or of all: NULL. */
+static bounds flushed_bounds(const facts *f, const char *layer) {
+    ab_flush_interval all = {0};
+    const ab_sampling sampling = ab_flushed_of_all_steps(f->cell, !f->flushed_modelled, layer, &all);
+    return bounds_of(sampling, &all);
+}
+
+static bounds lost_bounds(const facts *f) {
+    ab_flush_interval all = {0};
+    const ab_sampling sampling = ab_lost_of_all_steps(f->cell, &all);
+    return bounds_of(sampling, &all);
+}
+
 static void find_worst_layer(facts *f, const cJSON *tensors) {
     double worst = 0;
     const cJSON *tensor;
@@ -252,15 +278,7 @@ static void find_worst_layer(facts *f, const cJSON *tensors) {
         f->worst_layer = layer;
     }
     f->worst_share = f->worst_layer ? known(worst) : unknown("nothing was flushed");
-}
-
-static void bound_flushed(facts *f) {
-    ab_flush_interval all = {0};
-    const ab_sampling sampling = ab_flushed_of_all_steps(f->cell, !f->flushed_modelled, &all);
-    const bool enough = sampling != AB_TOO_FEW_STEPS;
-    f->flushed_sampled = sampling != AB_EVERY_STEP;
-    f->flushed_low = enough ? known(all.low) : unknown("fewer than three steps were probed");
-    f->flushed_high = enough ? known(all.high) : f->flushed_low;
+    if (f->worst_layer) f->worst_bounds = flushed_bounds(f, f->worst_layer);
 }
 
 static void count_casts(facts *f) {
@@ -274,7 +292,7 @@ static void count_casts(facts *f) {
     f->overflowed = known(sum.overflowed);
     f->flushed_share = sum.nonzero > 0 ? known(sum.flushed / sum.nonzero)
                                        : unknown("no gradient value was finite and not zero");
-    if (is_known(&f->flushed_share)) bound_flushed(f);
+    if (is_known(&f->flushed_share)) f->flushed_bounds = flushed_bounds(f, NULL);
     find_worst_layer(f, tensors);
 }
 
@@ -286,6 +304,7 @@ static void count_updates(facts *f) {
         lost += ab_json_number(param, "update.lost", 0);
     }
     f->lost_share = nonzero > 0 ? known(lost / nonzero) : unknown("no update was probed");
+    if (is_known(&f->lost_share)) f->lost_bounds = lost_bounds(f);
 }
 
 /* ---- comparing with O0 ----------------------------------------------------------------------- */
@@ -433,10 +452,16 @@ static void put_certificate(builder *b, const reasons *failed) {
     b->failed |= certificate.failed;
 }
 
-static void put_flushed_bounds(builder *b, const facts *f) {
-    if (!f->flushed_sampled) return;
-    put_figure(b, "flushed_share_low", &f->flushed_low);
-    put_figure(b, "flushed_share_high", &f->flushed_high);
+static void put_bounds(builder *b, const char *share, const bounds *all_steps) {
+    const struct {
+        const char *side;
+        const figure *figure;
+    } rows[] = {{"low", &all_steps->low}, {"high", &all_steps->high}};
+    for (size_t i = 0; all_steps->sampled && i < AB_COUNT_OF(rows); i++) {
+        char key[64];
+        ab_text_exact(key, sizeof key, "%s_%s", share, rows[i].side);
+        put_figure(b, key, rows[i].figure);
+    }
 }
 
 static cJSON *summary_object(facts *f) {
@@ -459,7 +484,9 @@ static cJSON *summary_object(facts *f) {
                 {"lost_share", &f->lost_share}};
     builder b = {cJSON_CreateObject(), false};
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) put_figure(&b, rows[i].key, rows[i].figure);
-    put_flushed_bounds(&b, f);
+    put_bounds(&b, "flushed_share", &f->flushed_bounds);
+    put_bounds(&b, "worst_layer_flushed_share", &f->worst_bounds);
+    put_bounds(&b, "lost_share", &f->lost_bounds);
     put(&b, "flushed_modelled", cJSON_CreateBool(f->flushed_modelled));
     put(&b, "worst_layer", f->worst_layer ? cJSON_CreateString(f->worst_layer) : cJSON_CreateNull());
     if (!f->worst_layer) put_reason(&b, "worst_layer", f->worst_share.reason);

@@ -166,15 +166,20 @@ static void write_skipped(const cJSON *cell, ab_grid_text *out) {
     ab_text_show(out->text, sizeof out->text, "%s/%s", skipped, total);
 }
 
-/* With "±", the larger side of the interval, where only some steps were probed. */
-static void write_flushed(const cJSON *cell, ab_grid_text *out) {
-    const double share = figure(cell, "flushed_share"),
-                 side = fmax(share - figure(cell, "flushed_share_low"),
-                             figure(cell, "flushed_share_high") - share);
-    if (isfinite(share) && ab_json_at(cell, "summary.flushed_share_low"))
+/* With "±", the larger side of the interval, where only some steps were probed; else there are no bounds:
+ * NULL. */
+static void write_share(double share, const cJSON *low, const cJSON *high, ab_grid_text *out) {
+    const bool bounded = cJSON_IsNumber(low) && cJSON_IsNumber(high);
+    const double side = bounded ? fmax(share - low->valuedouble, high->valuedouble - share) : (double)NAN;
+    if (isfinite(share) && low)
         ab_text_percent_within(out->text, share, side);
     else
         ab_text_percent(out->text, share);
+}
+
+static void write_flushed(const cJSON *cell, ab_grid_text *out) {
+    write_share(figure(cell, "flushed_share"), ab_json_at(cell, "summary.flushed_share_low"),
+                ab_json_at(cell, "summary.flushed_share_high"), out);
     parenthesise(cell, out);
 }
 
@@ -196,7 +201,8 @@ static void write_worst(const cJSON *cell, ab_grid_text *out) {
 }
 
 static void write_lost(const cJSON *cell, ab_grid_text *out) {
-    ab_text_percent(out->text, figure(cell, "lost_share"));
+    write_share(figure(cell, "lost_share"), ab_json_at(cell, "summary.lost_share_low"),
+                ab_json_at(cell, "summary.lost_share_high"), out);
 }
 
 static void write_run(const cJSON *cell, ab_grid_text *out) {
@@ -842,12 +848,12 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
         "peak: bytes of all tensors and workspaces the cell held; skipped: steps without an update, because "
         "of an overflow",
         "flushed: of the gradients that are cast to the half format, the share of non-zero values that "
-        "became 0; ±: for all steps, of which only some are probed (95 %)",
+        "became 0",
         "overflowed: values among them beyond the half format's range; worst layer: the one with the largest "
         "flushed share",
         "lost: of the non-zero weight updates, the share that storing the weight swallowed (`ampbench "
-        "formats "
-        "--swallow`)",
+        "formats --swallow`)",
+        "flushed, lost ±: for all steps, of which only some are probed (95 %)",
         "( ): modelled: nothing is cast in this cell; what a cast to the half format would have done",
     };
     AB_TRY(add_floor_legend(document, grid));

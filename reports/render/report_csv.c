@@ -79,6 +79,10 @@ static const column columns[] = {
     {"summary.flushed_share_low", NULL, false},
     {"summary.flushed_share_high", NULL, false},
     {"label", NULL, false}, /* of every cell: ab_cell_label */
+    {"summary.worst_layer_flushed_share_low", NULL, false},
+    {"summary.worst_layer_flushed_share_high", NULL, false},
+    {"summary.lost_share_low", NULL, false},
+    {"summary.lost_share_high", NULL, false},
 };
 
 /* OWASP's list of first characters ("CSV Injection"); their full-width forms count in East Asian editions. */

@@ -146,6 +146,13 @@ static double backward_flops(const ab_plan *plan, const ab_plan_node *node, cons
     return ab_plan_backward_flops(op, forward_flops(plan, node, op), gradients);
 }
 
+static double wide_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op, bool backward) {
+    ab_shape in[AB_MAX_INPUTS];
+    if (!op || !op->op->wide_flops) return 0;
+    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
+    return op->op->wide_flops(op->attrs, in, &plan->tensor[node->out].shape, backward);
+}
+
 static void count_elementary(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op,
                              bool backward, double count[AB_ELEMENTARY_COUNT]) {
     ab_shape in[AB_MAX_INPUTS];
@@ -255,8 +262,10 @@ static void add_work(const table *t, const ab_profiler *s, int n, int pass, ab_p
         row->type = "cast";
         row->bytes = sums_bytes(t->plan, node, s->left);
     }
-    if (pass != AB_TIMED_SUMS)
+    if (pass != AB_TIMED_SUMS) {
+        row->wide_flops = wide_flops(t->plan, node, op, pass == AB_TIMED_BACKWARD);
         count_elementary(t->plan, node, op, pass == AB_TIMED_BACKWARD, row->elementary);
+    }
     add_tail(t, s, n, pass, row);
     add_front(t, n, pass, row);
 }
@@ -363,13 +372,19 @@ void ab_profile_clear(ab_profile *profile) {
     *profile = (ab_profile){.cell = NULL};
 }
 
+/* Seconds of a batch's products, each at the rate of the format that it is computed in. */
+static double product_seconds(const ab_profile_row *row, const ab_machine_limits *limits) {
+    if (!row->product) return 0;
+    return (row->flops - row->wide_flops) / ab_machine_limits_product(limits, row->product) +
+           row->wide_flops / ab_machine_limits_product(limits, &ab_format_fp32);
+}
+
 void ab_profile_compare(ab_profile *profile, const ab_machine_limits *limits) {
     for (int i = 0; i < profile->rows; i++) {
         ab_profile_row *row = &profile->row[i];
         const double memory =
             row->bytes > 0 ? row->bytes / ab_machine_limits_bandwidth(limits, row->bytes) : 0;
-        const double product =
-                         row->product ? row->flops / ab_machine_limits_product(limits, row->product) : 0,
+        const double product = product_seconds(row, limits),
                      functions = ab_machine_limits_functions(limits, row->elementary),
                      compute = product + functions;
         row->limit = compute <= memory ? "memory" : functions > product ? "function" : "product";

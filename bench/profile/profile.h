@@ -31,6 +31,7 @@ typedef struct ab_profile_row {
     double flops, bytes; /* of a batch; bytes: every operand read or written once; 0: not known */
     double elementary[AB_ELEMENTARY_COUNT]; /* values of elementary functions, of a batch */
     const ab_format *product;               /* of its matrix products; NULL: it has none */
+    double wide_flops; /* of its flops, those of products of fp32 whatever `product` is; of a batch */
     double limit_ns;   /* what the limits allow at best (ab_profile_compare); 0: not known */
     const char *limit; /* "product", "function" or "memory": what limits it most */
 } ab_profile_row;

@@ -111,7 +111,8 @@ AB_BEGIN_DECLS
     FIELD(ab_op, forward, backward)                                                                          \
     FIELD(ab_op, backward, flops)                                                                            \
     FIELD(ab_op, flops, backward_ratio)                                                                      \
-    FIELD(ab_op, backward_ratio, describe)                                                                   \
+    FIELD(ab_op, backward_ratio, wide_flops)                                                                 \
+    FIELD(ab_op, wide_flops, describe)                                                                       \
     FIELD(ab_op, describe, best_constant)                                                                    \
     FIELD(ab_op, best_constant, elementary)                                                                  \
     LAST(ab_op, elementary)                                                                                  \

@@ -232,6 +232,9 @@ typedef struct ab_op {
     /* FLOPs of a backward pass over those of a forward pass; 0: as many times as there are gradients, of the
      * weights and of every input. */
     double backward_ratio;
+    /* Of the FLOPs of a pass, those of products with a factor that is computed in fp32 and stored nowhere:
+     * they are products of fp32 whatever the formats of the tensors. NULL: none. */
+    double (*wide_flops)(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward);
 
     /* Implementation in use, for the record: "convert+jit:avx512_core", "reference", ... Valid as long as
      * `io`. */

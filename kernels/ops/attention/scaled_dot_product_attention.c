@@ -220,22 +220,39 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
-    const attention_attrs *a = attrs;
-    /* 2 products of queries x keys x features, causal: about half of them; uses in's tokens as the number of
-     * keys, since flops does not see the shape of k */
-    return (a->causal ? 2.0 : 4.0) * (double)ab_shape_count(out) * (double)in->dim[in->ndim - 2];
+/* Pairs of a query and a key that it may see. Uses in's tokens as the number of keys, since flops does not
+ * see the shape of k. With a finite mask_value queries see every key. */
+static double visible_pairs(const attention_attrs *a, const ab_shape *in, const ab_shape *out) {
+    int64_t dim[4];
+    split_shape(out, a->heads, 1, dim);
+    const double heads = (double)(dim[0] * dim[1]), queries = (double)dim[2],
+                 keys = (double)in->dim[in->ndim - 2];
+    return heads * (a->causal && a->mask_value == 0.0 ? queries * (queries + 1) / 2 : queries * keys);
 }
 
-/* Backward computes the probabilities again. Tokens as in flops; causal: about half of the scores. */
+/* One product of the scores' size, of vectors as wide as those of v. */
+static double product_flops(const attention_attrs *a, const ab_shape *in, const ab_shape *out) {
+    int64_t dim[4];
+    split_shape(out, a->heads, 1, dim);
+    return 2.0 * (double)dim[3] * visible_pairs(a, in, out);
+}
+
+enum { FORWARD_PRODUCTS = 2, BACKWARD_PRODUCTS = 5 /* the scores again */ };
+
+static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
+    return FORWARD_PRODUCTS * product_flops(attrs, in, out);
+}
+
+/* Probabilities and the gradients of scores are fp32: P v; P^T dout, dS k, dS^T q. */
+static double wide_flops(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward) {
+    return (backward ? 3 : 1) * product_flops(attrs, in, out);
+}
+
+/* Backward computes the probabilities again. */
 static void elementary(const void *attrs, const ab_shape *in, const ab_shape *out, bool backward,
                        double count[AB_ELEMENTARY_COUNT]) {
-    const attention_attrs *a = attrs;
-    int64_t dim[4];
     (void)backward;
-    split_shape(out, a->heads, 1, dim);
-    const double scores = (double)(dim[0] * dim[1] * dim[2]) * (double)in->dim[in->ndim - 2];
-    count[AB_ELEMENTARY_EXP] += a->causal ? scores / 2 : scores;
+    count[AB_ELEMENTARY_EXP] += visible_pairs(attrs, in, out);
 }
 
 static const char *describe(const ab_op_io *io, const char *pass) {
@@ -256,6 +273,8 @@ const ab_op ab_op_scaled_dot_product_attention = {.name = "scaled_dot_product_at
                                                   .forward = forward,
                                                   .backward = backward,
                                                   .flops = flops,
-                                                  .backward_ratio = 5.0 / 2, /* one computed again */
+                                                  .backward_ratio =
+                                                      (double)BACKWARD_PRODUCTS / FORWARD_PRODUCTS,
+                                                  .wide_flops = wide_flops,
                                                   .elementary = elementary,
                                                   .describe = describe};

@@ -70,13 +70,45 @@ static void attention_counts_its_scores(void **state) {
     const ab_op *op = &ab_op_scaled_dot_product_attention;
     expect(&(example){op, "num_heads", 4, packed, out, {288, 0, 0}, {288, 0, 0}});
     expect(&(example){op, NULL, 0, four, four, {288, 0, 0}, {288, 0, 0}});
-    expect(&(example){op, "is_causal", 1, four, four, {144, 0, 0}, {144, 0, 0}});
+    expect(&(example){op, "is_causal", 1, four, four, {168, 0, 0}, {168, 0, 0}}); /* 2 4 (1 + 2 + ... + 6) */
+}
+
+/* Visible pairs of queries and keys, counted one by one. */
+static double count_pairs(int64_t heads, int64_t tokens, bool causal) {
+    double pairs = 0;
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < tokens; i++)
+            for (int64_t j = 0; j < tokens; j++) pairs += !causal || j <= i;
+    return pairs;
+}
+
+/* The products of attention.c: scores and P v; backward the scores again, dout v^T and three with a factor
+ * that exists in fp32 only. */
+static void attention_counts_products_by_format(void **state) {
+    (void)state;
+    const ab_op *op = &ab_op_scaled_dot_product_attention;
+    const ab_shape shapes[] = {SHAPE(2, 4, 6, 3), SHAPE(3, 2, 64, 32), SHAPE(1, 1, 1, 5)};
+    for (size_t i = 0; i < AB_COUNT_OF(shapes); i++)
+        for (int causal = 0; causal < 2; causal++) {
+            _Alignas(16) unsigned char attrs[256];
+            const ab_shape *s = &shapes[i];
+            const double one = 2 * (double)s->dim[3] * count_pairs(s->dim[0] * s->dim[1], s->dim[2], causal);
+            double exps[AB_ELEMENTARY_COUNT] = {0};
+            fill_attrs(op, "is_causal", causal, attrs);
+            op->elementary(attrs, s, s, true, exps);
+            assert_true(op->flops(attrs, s, s) == 2 * one);
+            assert_true(op->flops(attrs, s, s) * op->backward_ratio == 5 * one);
+            assert_true(op->wide_flops(attrs, s, s, false) == one);
+            assert_true(op->wide_flops(attrs, s, s, true) == 3 * one);
+            assert_true(exps[AB_ELEMENTARY_EXP] == count_pairs(s->dim[0] * s->dim[1], s->dim[2], causal));
+        }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_follow_the_shapes),
         cmocka_unit_test(attention_counts_its_scores),
+        cmocka_unit_test(attention_counts_products_by_format),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "kernels/ops/attention/attention.h"
 
 #include "kernels/format/convert.h"
+#include "kernels/ops/attention/vec_head.h"
 #include "kernels/ops/attention/vec_rows.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/parts.h"
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+AB_BY_ISA(ab_vec_head, ab_vec_head)
 AB_BY_ISA(ab_vec_rows, ab_vec_rows)
 
 enum { BLOCK_SCORES = 64 * 1024, MIN_QUERIES = 16, OPERANDS = 4, RESULTS = 3 };
@@ -53,6 +55,13 @@ static int64_t scores_step(const ab_attention *t) {
     return ab_div_up(t->in[1].rows, AB_SCORES_STEP) * AB_SCORES_STEP;
 }
 
+/* Scores of a head that is computed at once. */
+static int64_t head_scores(const ab_attention *t) {
+    const int64_t queries = t->in[0].rows, keys = t->in[1].rows;
+    if (queries > AB_HEAD_MOST || keys > AB_HEAD_MOST) return 0;
+    return keys * ab_div_up(queries, AB_HEAD_STEP) * AB_HEAD_STEP;
+}
+
 static float *take(char **memory, int64_t floats) {
     float *piece = (float *)(void *)*memory;
     *memory += ab_floats_bytes(floats);
@@ -71,7 +80,7 @@ static int64_t result_floats(const ab_attention *t, int i) {
 }
 
 static size_t scratch_floats(const ab_attention *t, int64_t size[4 + OPERANDS + RESULTS]) {
-    int64_t scores = block_queries(t) * scores_step(t);
+    int64_t scores = ab_max64(block_queries(t) * scores_step(t), head_scores(t));
     size_t bytes = 0;
     size[0] = size[1] = scores;
     size[2] = t->may_drop ? scores : 0;
@@ -238,23 +247,73 @@ static const float *weights_of_values(const head *x, int64_t first, int64_t n, i
     return x->s.dropped;
 }
 
-/* ---- forward --------------------------------------------------------------------------------- */
-
-/* Fetches the rows of a head into the L2 cache ahead of their use: the hardware does not fetch short rows
- * that lie far apart. Not if they are so many that they would displace what is in use. */
-static void fetch_head(const ab_heads *h, int64_t chunk, int64_t heads, bool to_write) {
+/* Adds the rows of a head to what is fetched ahead of its use: the hardware does not fetch short rows that
+ * lie far apart. Not if they are so many that they would displace what is in use. */
+static void add_fetch(ab_fetches *f, const ab_heads *h, int64_t chunk, int64_t heads, bool writes) {
     enum { MOST_BYTES = 32 * 1024 };
     if (!h->tensor || chunk >= heads * h->tensor->shape.dim[0]) return;
     const int64_t size = (int64_t)ab_element_bytes(h->tensor), bytes = h->width * size;
     if (h->rows * bytes > MOST_BYTES) return;
-    const char *row = ab_element(h->tensor, first_of(h, chunk / heads, chunk % heads));
-    for (int64_t i = 0; i < h->rows; i++, row += h->row_step * size)
-        for (int64_t at = 0; at < bytes; at += AB_ALIGN)
-            if (to_write)
-                __builtin_prefetch(row + at, 1, 2);
-            else
-                __builtin_prefetch(row + at, 0, 2);
+    const char *at = ab_element(h->tensor, first_of(h, chunk / heads, chunk % heads));
+    f->of[f->count++] = (ab_fetch){at, h->row_step * size, bytes, h->rows, writes};
 }
+
+/* ---- a head at once -------------------------------------------------------------------------- */
+
+/* Whether vec_head.c computes the heads, with the bits of the path by blocks: that one has other chains for
+ * few last columns (vec_gemm.c), which triangles do not have. */
+static bool runs_at_once(const ab_attention *t, bool runs) {
+    enum { DOT_LANES = 16, DOT_COLUMNS = 2 };
+    const int64_t queries = t->in[0].rows, keys = t->in[1].rows, widths[] = {t->in[0].width, t->in[2].width};
+    const bool dots = keys % DOT_LANES != 0 && keys % DOT_LANES <= DOT_COLUMNS;
+    if (!runs || t->half || t->exec->path == AB_PATH_REFERENCE) return false;
+    if (t->mask.tensor || t->dropout.threshold || (t->causal && !is_triangle(t))) return false;
+    if (t->causal ? queries != keys : dots) return false;
+    for (int i = 0; i < 2; i++)
+        if (widths[i] % AB_HEAD_STEP != 0 || widths[i] > AB_HEAD_MOST) return false;
+    return ab_min64(queries, keys) >= AB_HEAD_LEAST && ab_max64(queries, keys) <= AB_HEAD_MOST;
+}
+
+static ab_head_rows rows_of_matrix(const matrix *m) { return (ab_head_rows){(float *)m->data, m->step}; }
+
+static ab_head_rows rows_of_result(const head *x, int i) {
+    return (ab_head_rows){x->result[i], x->result_step[i]};
+}
+
+static ab_head whole_head(const head *x, ab_fetches *fetches) {
+    const ab_attention *t = x->t;
+    const int64_t at = (x->batch * t->heads + x->head) * t->in[0].rows;
+    return (ab_head){.queries = t->in[0].rows,
+                     .keys = t->in[1].rows,
+                     .width = t->in[0].width,
+                     .value_width = t->in[2].width,
+                     .causal = t->causal,
+                     .scale = t->scale,
+                     .in = {rows_of_matrix(&x->q), rows_of_matrix(&x->k), rows_of_matrix(&x->v)},
+                     .log_sum = t->log_sum ? t->log_sum + at : NULL,
+                     .fetches = fetches,
+                     .p = x->s.p,
+                     .dp = x->s.dp};
+}
+
+static bool forward_at_once(const head *x, ab_fetches *fetches) {
+    const ab_vec_head *vec = ab_vec_head_get();
+    if (!runs_at_once(x->t, vec->forward != NULL)) return false;
+    ab_head h = whole_head(x, fetches);
+    h.out = rows_of_result(x, 0);
+    return vec->forward(&h);
+}
+
+static bool backward_at_once(const head *x, ab_fetches *fetches) {
+    const ab_vec_head *vec = ab_vec_head_get();
+    if (!runs_at_once(x->t, vec->backward != NULL)) return false;
+    ab_head h = whole_head(x, fetches);
+    h.dout = rows_of_matrix(&x->dout);
+    for (int i = 0; i < RESULTS; i++) h.din[i] = rows_of_result(x, i);
+    return vec->backward(&h);
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static head open_head(const ab_attention *t, int64_t chunk, int thread) {
     head x = {.t = t,
@@ -269,29 +328,39 @@ static head open_head(const ab_attention *t, int64_t chunk, int thread) {
     return x;
 }
 
-static void forward_head(void *argument, int64_t chunk, int thread) {
-    const ab_attention *t = argument;
-    head x = open_head(t, chunk, thread);
-    place_result(&x, 0, &t->out);
-    fetch_head(&t->out, chunk, t->heads, true);
-    for (int i = 0; i < 3; i++) fetch_head(&t->in[i], chunk + 1, t->heads, false);
-    for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
-        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = visible_keys(t, first, n);
-        block_probabilities(&x, first, n, keys, true);
+static void forward_blocks(const head *x) {
+    const ab_attention *t = x->t;
+    for (int64_t first = 0; first < t->in[0].rows; first += x->block) {
+        int64_t n = ab_min64(x->block, t->in[0].rows - first), keys = visible_keys(t, first, n);
+        block_probabilities(x, first, n, keys, true);
         ab_gemm g = {.rows = n,
                      .columns = t->in[2].width,
                      .inner = keys,
                      .alpha = 1.0f,
-                     .a = weights_of_values(&x, first, n, keys),
-                     .lda = x.step,
-                     .b = x.v.data,
-                     .ldb = x.v.step,
-                     .c = x.result[0] + first * x.result_step[0],
-                     .ldc = x.result_step[0],
+                     .a = weights_of_values(x, first, n, keys),
+                     .lda = x->step,
+                     .b = x->v.data,
+                     .ldb = x->v.step,
+                     .c = x->result[0] + first * x->result_step[0],
+                     .ldc = x->result_step[0],
                      .triangle = is_triangle(t) ? AB_TRIANGLE_A_BELOW : AB_TRIANGLE_NONE,
                      .diagonal = first};
         ab_gemm_run(&g, t->exec->path, t->half);
     }
+}
+
+static void forward_head(void *argument, int64_t chunk, int thread) {
+    const ab_attention *t = argument;
+    head x = open_head(t, chunk, thread);
+    ab_fetches fetches = {.count = 0};
+    place_result(&x, 0, &t->out);
+    add_fetch(&fetches, &t->out, chunk, t->heads, true);
+    for (int i = 0; i < 3; i++) add_fetch(&fetches, &t->in[i], chunk + 1, t->heads, false);
+    if (!forward_at_once(&x, &fetches)) {
+        ab_fetch_some(&fetches, INT64_MAX);
+        forward_blocks(&x);
+    }
+    ab_fetch_some(&fetches, INT64_MAX);
     store_result(&x, 0, &t->out);
 }
 
@@ -374,24 +443,34 @@ static void clear_result(const head *x, int i) {
         memset(x->result[i] + row * x->result_step[i], 0, (size_t)h->width * sizeof(float));
 }
 
+static void backward_blocks(const head *x) {
+    const ab_attention *t = x->t;
+    clear_result(x, 1);
+    clear_result(x, 2);
+    for (int64_t first = 0; first < t->in[0].rows; first += x->block) {
+        int64_t n = ab_min64(x->block, t->in[0].rows - first), keys = visible_keys(t, first, n);
+        block_probabilities(x, first, n, keys, false);
+        gather(x, 2, weights_of_values(x, first, n, keys), keys, n, &x->dout, first, 1.0f);
+        score_gradients(x, first, n, keys);
+        if (x->result[0]) query_gradients(x, first, n, keys);
+        gather(x, 1, x->s.dp, keys, n, &x->q, first, t->scale);
+    }
+}
+
 static void backward_head(void *argument, int64_t chunk, int thread) {
     const ab_attention *t = argument;
     head x = open_head(t, chunk, thread);
+    ab_fetches fetches = {.count = 0};
     x.dout = read_head(&t->dout, x.batch, x.head, x.s.operand[3]);
     for (int i = 0; i < RESULTS; i++) place_result(&x, i, &t->din[i]);
-    for (int i = 0; i < 3; i++) fetch_head(&t->din[i], chunk, t->heads, true);
-    for (int i = 0; i < 3; i++) fetch_head(&t->in[i], chunk + 1, t->heads, false);
-    fetch_head(&t->dout, chunk + 1, t->heads, false);
-    clear_result(&x, 1);
-    clear_result(&x, 2);
-    for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
-        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = visible_keys(t, first, n);
-        block_probabilities(&x, first, n, keys, false);
-        gather(&x, 2, weights_of_values(&x, first, n, keys), keys, n, &x.dout, first, 1.0f);
-        score_gradients(&x, first, n, keys);
-        if (x.result[0]) query_gradients(&x, first, n, keys);
-        gather(&x, 1, x.s.dp, keys, n, &x.q, first, t->scale);
+    for (int i = 0; i < 3; i++) add_fetch(&fetches, &t->din[i], chunk, t->heads, true);
+    for (int i = 0; i < 3; i++) add_fetch(&fetches, &t->in[i], chunk + 1, t->heads, false);
+    add_fetch(&fetches, &t->dout, chunk + 1, t->heads, false);
+    if (!backward_at_once(&x, &fetches)) {
+        ab_fetch_some(&fetches, INT64_MAX);
+        backward_blocks(&x);
     }
+    ab_fetch_some(&fetches, INT64_MAX);
     for (int i = 0; i < RESULTS; i++) store_result(&x, i, &t->din[i]);
 }
 

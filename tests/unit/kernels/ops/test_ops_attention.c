@@ -215,6 +215,8 @@ static void blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes(void **
         {2, 3, 65, 65, 24, 24, true, false, true, NO_MASK, {0}, 0, 0, 0},
         {2, 2, 65, 65, 64, 64, true, false, false, NO_MASK, {0}, 0, 0, 0},
         {1, 2, 150, 150, 33, 33, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {2, 2, 64, 64, 32, 32, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 77, 77, 64, 64, true, false, false, NO_MASK, {0}, 0, 0, 0},
     };
     int formats;
     const op_formats *format = op_all_formats(&formats);
@@ -242,6 +244,8 @@ static void the_widest_vectors_change_no_bits(void **state) {
         {2, 2, 65, 65, 40, 40, true, false, false, NO_MASK, {0}, 0, 0, 0},
         {1, 2, 70, 70, 33, 33, true, false, true, NO_MASK, {0}, 0, 0, 0.25},
         {2, 2, 19, 83, 24, 50, false, true, true, NUMBERS, {2, {1, 83}}, 0.3, 0, 0},
+        {2, 2, 64, 64, 32, 32, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 19, 83, 64, 32, false, true, false, NO_MASK, {0}, 0, 0, 0},
     };
     if (ab_isa_best() < AB_ISA_AVX512) skip();
     for (size_t k = 0; k < AB_COUNT_OF(wide); k++) {
@@ -256,6 +260,57 @@ static void the_widest_vectors_change_no_bits(void **state) {
         op_run_close(&r[1]);
         assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
     }
+}
+
+/* A mask of zeros changes no score and makes the op compute by blocks of queries. spoiled: a value of q that
+ * makes one row's sum of exponentials unusual. */
+static void check_head_at_once(const attention_case *k, const ab_format *format, const double *spoiled) {
+    op_run r[2];
+    for (int i = 0; i < 2; i++) {
+        attention_case one = *k;
+        if (i) one.mask = NUMBERS, one.mask_shape = (ab_shape){1, {one.keys}};
+        open_case(&r[i], &one, (op_formats){format, format, NULL});
+        const int mask = k->packed ? 1 : 3;
+        for (int64_t j = 0; i && j < k->keys; j++) oracle_put(&r[i].in[mask], j, 0.0);
+        if (spoiled) oracle_put(&r[i].in[0], place(k, 0, 0, 0, k->queries / 2, 3), *spoiled);
+        op_run_both(&r[i]);
+    }
+    bool same = op_run_same_bits(&r[0].out, &r[1].out) &&
+                op_run_same_bits(&r[0].saved_tensor[0], &r[1].saved_tensor[0]);
+    for (int i = 0; i < (k->packed ? 1 : 3); i++) same = same && op_run_same_bits(&r[0].din[i], &r[1].din[i]);
+    if (!same)
+        fail_msg("%s, %lld queries of %lld values, causal %d: other bits than by blocks", format->name,
+                 (long long)k->queries, (long long)k->width, k->causal);
+    op_run_close(&r[0]);
+    op_run_close(&r[1]);
+}
+
+static void heads_at_once_have_the_bits_of_blocks_of_queries(void **state) {
+    (void)state;
+    static const attention_case heads[] = {
+        {2, 3, 64, 64, 32, 32, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 64, 64, 32, 32, true, false, false, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 8, 8, 32, 32, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 33, 33, 64, 64, true, false, true, NO_MASK, {0}, 0.7, 0, 0},
+        {1, 2, 65, 65, 32, 32, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 1, 127, 127, 96, 96, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 1, 128, 128, 128, 128, true, false, false, NO_MASK, {0}, 0, 0, 0},
+        {2, 2, 9, 91, 32, 64, false, true, false, NO_MASK, {0}, 0, 0, 0},
+        {2, 2, 100, 12, 64, 32, false, false, false, NO_MASK, {0}, 0, 0, 0},
+    };
+    static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_fp16, &ab_format_bf16};
+    static const double spoiled[] = {(double)NAN, (double)INFINITY, 3e38};
+    static const ab_isa levels[] = {AB_ISA_PLAIN, AB_ISA_AVX2, AB_ISA_AVX512};
+    for (size_t l = 0; l < AB_COUNT_OF(levels) && levels[l] <= ab_isa_best(); l++) {
+        assert_int_equal(ab_isa_force(levels[l]), AB_OK);
+        for (size_t k = 0; k < AB_COUNT_OF(heads); k++)
+            for (size_t f = 0; f < AB_COUNT_OF(formats); f++) {
+                check_head_at_once(&heads[k], formats[f], NULL);
+                for (size_t i = 0; i < AB_COUNT_OF(spoiled) && f == 0; i++)
+                    check_head_at_once(&heads[k], formats[f], &spoiled[i]);
+            }
+    }
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
 /* ---- behaviour ------------------------------------------------------------------------------- */
@@ -342,6 +397,7 @@ int main(void) {
         cmocka_unit_test(the_portable_product_gives_the_same),
         cmocka_unit_test(blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes),
         cmocka_unit_test(the_widest_vectors_change_no_bits),
+        cmocka_unit_test(heads_at_once_have_the_bits_of_blocks_of_queries),
         cmocka_unit_test(a_mask_value_is_rounded_to_the_format_of_q),
         cmocka_unit_test(a_nan_spoils_its_rows_even_where_nothing_else_is_seen),
         cmocka_unit_test(half_accumulation_loses_what_half_sums_lose),

@@ -39,15 +39,17 @@ static void number_or_dash(char text[16], int decimals, const char *unit, double
 }
 
 static void print_row(const ab_profile_row *row, double step_ns) {
-    char flops[16], bytes[16], intensity[16], share[16];
+    char flops[16], bytes[16], intensity[16], share[16], twice[48] = "";
     number_or_dash(flops, 1, "", row->batches * row->flops / row->ns);
     number_or_dash(bytes, 2, "", row->batches * row->bytes / row->ns);
     number_or_dash(intensity, 1, "", row->bytes > 0 ? row->flops / row->bytes : 0);
     number_or_dash(share, 0, " %", 100 * row->limit_ns / row->ns);
-    ab_print(stdout, "  %-20s %-18s %-8s %9.4f %6.1f %% %9s %8s %8s %9s  %-9s %s\n",
+    if (row->twice_ns > 0)
+        ab_text_show(twice, sizeof twice, " (read twice: %.0f %%)", 100 * row->twice_ns / row->ns);
+    ab_print(stdout, "  %-20s %-18s %-8s %9.4f %6.1f %% %9s %8s %8s %9s  %-9s %s%s\n",
              ab_text_brief(row->op, 20), ab_text_brief(row->type, 18), row->pass, row->ns * 1e-6,
              100 * row->ns / step_ns, flops, bytes, intensity, share, row->limit_ns <= 0 ? "-" : row->limit,
-             row->run ? row->run : "");
+             row->run ? row->run : "", twice);
 }
 
 static const double busy = 1.25; /* a step above this many times the sum of its parts' medians */
@@ -110,7 +112,8 @@ static void print_summary(const ab_profile *profile, int count) {
         "of limit: the time that the machine's own limit would take, of the time taken: for products the\n"
         "rate of square ones of 256 or 512, for exp, tanh and erf their rate in cache (attention: both), "
         "for\n"
-        "the rest copying within as many bytes");
+        "the rest copying within as many bytes; read twice: the same with what a batch norm sums before it "
+        "can\nwrite anything, and has to read again");
 }
 
 void ab_profile_print(const ab_net *net, int64_t batch, const ab_machine_limits *limits,

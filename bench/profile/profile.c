@@ -118,6 +118,15 @@ static double backward_bytes(const ab_plan *plan, const ab_plan_node *node, bool
     return bytes;
 }
 
+/* A batch norm that trains needs sums over its whole input, backward over the gradient too, before its first
+ * result. */
+static double again_bytes(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op, bool backward,
+                          bool past) {
+    if (!op || !op->op->batch_norm || ab_net_op_frozen(op)) return 0;
+    const double in = operand_bytes(plan, past, node->past.in[0], node->in[0]);
+    return backward ? in + operand_bytes(plan, past, node->past.out_grad, node->out_grad) : in;
+}
+
 /* left: half gradients that the update reads, which nobody casts. */
 static double sums_bytes(const ab_plan *plan, const ab_plan_node *node, const bool *left) {
     double bytes = 0;
@@ -263,6 +272,7 @@ static void add_work(const table *t, const ab_profiler *s, int n, int pass, ab_p
         row->bytes = sums_bytes(t->plan, node, s->left);
     }
     if (pass != AB_TIMED_SUMS) {
+        row->again_bytes = again_bytes(t->plan, node, op, pass == AB_TIMED_BACKWARD, s->past[pass]);
         row->wide_flops = wide_flops(t->plan, node, op, pass == AB_TIMED_BACKWARD);
         count_elementary(t->plan, node, op, pass == AB_TIMED_BACKWARD, row->elementary);
     }
@@ -384,6 +394,8 @@ void ab_profile_compare(ab_profile *profile, const ab_machine_limits *limits) {
         ab_profile_row *row = &profile->row[i];
         const double memory =
             row->bytes > 0 ? row->bytes / ab_machine_limits_bandwidth(limits, row->bytes) : 0;
+        const double again = row->bytes > 0 ? row->again_bytes / row->bytes : 0;
+        row->twice_ns = again > 0 ? 1e9 * row->batches * memory * (1 + again) : 0;
         const double product = product_seconds(row, limits),
                      functions = ab_machine_limits_functions(limits, row->elementary),
                      compute = product + functions;

@@ -29,9 +29,11 @@ typedef struct ab_profile_row {
     double ns;           /* of a step, median over steps */
     double batches;      /* of a step */
     double flops, bytes; /* of a batch; bytes: every operand read or written once; 0: not known */
+    double again_bytes;  /* of bytes, those that have to be read twice: results need sums over all of them */
     double elementary[AB_ELEMENTARY_COUNT]; /* values of elementary functions, of a batch */
     const ab_format *product;               /* of its matrix products; NULL: it has none */
     double wide_flops; /* of its flops, those of products of fp32 whatever `product` is; of a batch */
+    double twice_ns;   /* the limit of memory with again_bytes read twice; 0: none are */
     double limit_ns;   /* what the limits allow at best (ab_profile_compare); 0: not known */
     const char *limit; /* "product", "function" or "memory": what limits it most */
 } ab_profile_row;

@@ -80,6 +80,35 @@ static shared start(const ab_exec *exec, const ab_op_io *io, const ab_row_split 
     return w;
 }
 
+/* ---- formats ---------------------------------------------------------------------------------- */
+
+static int stored_as(const ab_tensor *tensor) {
+    return tensor->format == &ab_format_fp32   ? AB_STORED_FP32
+           : tensor->format == &ab_format_fp16 ? AB_STORED_FP16
+           : tensor->format == &ab_format_bf16 ? AB_STORED_BF16
+                                               : AB_STORED_COUNT;
+}
+
+/* Whether the loops over several rows compute a pass from `in` to `out`, or back. An observer wants rows
+ * before they are rounded. */
+static bool several_rows(const ab_exec *exec, const ab_norm_rows *norm, const ab_tensor *in,
+                         const ab_tensor *out) {
+    const int from = stored_as(in), to = stored_as(out);
+    const int64_t n = in->shape.dim[in->shape.ndim - 1];
+    const bool all = from != AB_STORED_COUNT && to != AB_STORED_COUNT && !norm->fused && !norm->from_output;
+    return all && n % AB_NORM_STEP == 0 && !exec->observer && ab_vec_norm_rows_get()->forward[from][to];
+}
+
+static bool is_paired(const ab_tensor *in, const ab_tensor *out) {
+    return in->format == &ab_format_bf16 && out->format == &ab_format_bf16;
+}
+
+static void pair_parameters(const shared *w, int64_t n) {
+    const ab_vec_norm_rows *vec = ab_vec_norm_rows_get();
+    vec->pair(w->weight, n);
+    if (w->bias) vec->pair(w->bias, n);
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 static ab_row_norm measure(const ab_norm_rows *norm, const float *x, int64_t n) {
@@ -97,23 +126,6 @@ static ab_row_norm measure(const ab_norm_rows *norm, const float *x, int64_t n) 
     return of;
 }
 
-/* Whether the statistics of several rows are computed at once, and kept until each row is normalised. */
-static bool measures_ahead(const ab_row_pass *p, const ab_norm_rows *norm) {
-    return norm->centred && norm->mean && norm->rstd && ab_is_f32(p->a) && p->split.n % AB_NORM_STEP == 0;
-}
-
-/* Those of row `row`, kept or computed with the following rows of its chunk. x: of the row in its tensor. */
-static ab_row_norm measure_ahead(const ab_row_pass *p, const ab_norm_rows *norm, int64_t chunk, int64_t row,
-                                 const float *x) {
-    const int64_t first = chunk * p->split.chunk_rows, n = p->split.n;
-    const int64_t end = ab_min64(first + p->split.chunk_rows, p->split.rows);
-    float *mean = (float *)norm->mean->data + row, *rstd = (float *)norm->rstd->data + row;
-    const int64_t ahead = (row - first) / AB_NORM_ROWS * AB_NORM_ROWS + AB_NORM_ROWS;
-    if (first + ahead > end) return measure(norm, x, n);
-    if ((row - first) % AB_NORM_ROWS == 0) ab_vec_norm_rows_get()->statistics(x, n, norm->eps, mean, rstd);
-    return (ab_row_norm){*mean, *rstd};
-}
-
 /* The arithmetic of apex's kernels: in the output's format after the normalisation. */
 static void normalise_staged(const shared *w, float *out, const float *x, const ab_row_norm *of, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = (x[i] - of->mean) * of->rstd;
@@ -128,8 +140,8 @@ static void normalise_staged(const shared *w, float *out, const float *x, const 
 static void forward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float *out, const float *x,
                         const float *unused) {
     const shared *w = p->self;
-    const ab_row_norm of = measures_ahead(p, w->norm) ? measure_ahead(p, w->norm, chunk, row, x)
-                                                      : measure(w->norm, x, p->split.n);
+    const ab_row_norm of = measure(w->norm, x, p->split.n);
+    (void)chunk;
     (void)unused;
     if (w->norm->mean) ((float *)w->norm->mean->data)[row] = of.mean;
     if (w->norm->rstd) ((float *)w->norm->rstd->data)[row] = of.rstd;
@@ -139,11 +151,40 @@ static void forward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float 
         ab_vec_math_get()->row_normalise(out, x, &of, w->weight, w->bias, p->split.n);
 }
 
+static int64_t rows_of(const ab_row_split *s, int64_t chunk) {
+    return ab_min64(s->chunk_rows, s->rows - chunk * s->chunk_rows);
+}
+
+/* Rows of a chunk at once. */
+static void forward_chunk(void *argument, int64_t chunk, int thread) {
+    const ab_row_pass *p = argument;
+    const shared *w = p->self;
+    const ab_norm_rows *norm = w->norm;
+    const int64_t first = chunk * p->split.chunk_rows, at = first * p->split.n;
+    const ab_norm_forward f = {.x = ab_element(p->a, at),
+                               .y = ab_element(p->dst, at),
+                               .weight = w->weight,
+                               .bias = w->bias,
+                               .mean = norm->mean ? (float *)norm->mean->data + first : NULL,
+                               .rstd = norm->rstd ? (float *)norm->rstd->data + first : NULL,
+                               .rows = rows_of(&p->split, chunk),
+                               .n = p->split.n,
+                               .eps = norm->eps,
+                               .centred = norm->centred};
+    (void)thread;
+    ab_vec_norm_rows_get()->forward[stored_as(p->a)][stored_as(p->dst)](&f);
+}
+
 void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm) {
     ab_row_split s = ab_row_split_of(&io->in[0]->shape);
     shared w = start(exec, io, &s, norm);
     ab_row_pass p = {exec, s, io->in[0], NULL, io->out, w.fixed_bytes, &w, forward_row};
-    ab_row_pass_run(&p);
+    if (!several_rows(exec, norm, io->in[0], io->out)) {
+        ab_row_pass_run(&p);
+        return;
+    }
+    if (is_paired(io->in[0], io->out)) pair_parameters(&w, s.n);
+    ab_for_chunks(s.rows * s.n, s.chunks, forward_chunk, &p);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -167,10 +208,7 @@ static chunk_sums sums_of(const shared *w, int64_t n, int64_t chunk) {
 }
 
 static void move_on(const chunk_sums *s, int64_t n) {
-    for (int i = 0; i < 2; i++) {
-        for (int64_t c = 0; c < n; c++) s->all[i][c] += (double)s->few[i][c];
-        memset(s->few[i], 0, (size_t)n * sizeof(float));
-    }
+    for (int i = 0; i < 2; i++) ab_vec_norm_rows_get()->move_on(s->all[i], s->few[i], n);
 }
 
 /* From the stored output: normalised values to s->xhat, sums as row_gradient_sums. */
@@ -205,8 +243,6 @@ static void backward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float
     if (row == first) memset(s.few[0], 0, w->sums_bytes); /* the arrays are contiguous */
     if (norm->from_output)
         sums_from_output(w, &s, x, dy, sum, n);
-    else if (n % AB_NORM_STEP == 0)
-        ab_vec_norm_rows_get()->gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
     else
         vec->row_gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
     if ((row - first) % FP32_ROWS == FP32_ROWS - 1 || row == last) move_on(&s, n);
@@ -217,13 +253,48 @@ static void backward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float
         vec->row_gradient(dx, dy, x, &of, w->pull, mean[0], mean[1], n);
 }
 
+static void backward_chunk(void *argument, int64_t chunk, int thread) {
+    const ab_row_pass *p = argument;
+    const shared *w = p->self;
+    const ab_norm_rows *norm = w->norm;
+    const int64_t n = p->split.n, first = chunk * p->split.chunk_rows, rows = rows_of(&p->split, chunk);
+    const chunk_sums s = sums_of(w, n, chunk);
+    (void)thread;
+    memset(s.few[0], 0, w->sums_bytes);
+    for (int64_t row = first; row < first + rows; row += FP32_ROWS) {
+        const ab_norm_backward b = {.x = ab_element(p->a, row * n),
+                                    .dy = ab_element(p->b, row * n),
+                                    .dx = p->dst ? ab_element(p->dst, row * n) : NULL,
+                                    .weight = w->weight,
+                                    .mean = norm->mean ? (const float *)norm->mean->data + row : NULL,
+                                    .rstd = (const float *)norm->rstd->data + row,
+                                    .dweight = s.few[0],
+                                    .dbias = s.few[1],
+                                    .rows = ab_min64(FP32_ROWS, first + rows - row),
+                                    .n = n,
+                                    .centred = norm->centred};
+        ab_vec_norm_rows_get()->backward[stored_as(p->a)][stored_as(p->b)](&b);
+        move_on(&s, n);
+    }
+}
+
+static bool several_rows_back(const ab_exec *exec, const ab_norm_rows *norm, const ab_op_io *io) {
+    const ab_tensor *dx = io->din[0];
+    return several_rows(exec, norm, io->in[0], io->dout) && (!dx || dx->format == io->in[0]->format);
+}
+
 void ab_norm_rows_backward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm) {
     ab_row_split split = ab_row_split_of(&io->dout->shape);
     shared w = start(exec, io, &split, norm);
     const ab_tensor *kept = norm->from_output ? io->out : io->in[0];
     ab_row_pass p = {exec, split, kept, io->dout, io->din[0], w.fixed_bytes, &w, backward_row};
     ab_tensor *gradient[] = {norm->dweight, norm->dbias};
-    ab_row_pass_run(&p);
+    const bool several = several_rows_back(exec, norm, io), paired = several && is_paired(kept, io->dout);
+    if (paired) pair_parameters(&w, split.n);
+    if (several)
+        ab_for_chunks(split.rows * split.n, split.chunks, backward_chunk, &p);
+    else
+        ab_row_pass_run(&p);
     chunk_sums total = sums_of(&w, split.n, 0);
     for (int64_t chunk = 1; chunk < split.chunks; chunk++) {
         chunk_sums part = sums_of(&w, split.n, chunk);
@@ -232,6 +303,7 @@ void ab_norm_rows_backward(const ab_exec *exec, const ab_op_io *io, const ab_nor
     }
     for (int i = 0; i < 2; i++) {
         for (int64_t c = 0; c < split.n; c++) total.few[i][c] = (float)total.all[i][c];
+        if (paired) ab_vec_norm_rows_get()->part(total.few[i], split.n);
         if (gradient[i]) ab_emit(exec, gradient[i], 0, total.few[i], split.n);
     }
 }

@@ -47,10 +47,16 @@ endfunction()
 # Only these objects may contain such instructions. Elsewhere than on x86-64 there is the plain level only.
 # A room may have flags of its own (variable ab_flags). The objects are the room's property AB_ISA_OBJECTS,
 # too. Nobody reads floating-point exceptions, and only without them does gcc turn the selections in
-# elementary functions into vector code; no result changes.
+# elementary functions into vector code; no result changes. Sanitizers check every access of loops that are
+# unrolled for registers, so with -O3 these files take a large part of that build; at -O1 gcc does not see
+# that loops run, and calls what they set uninitialized.
 function(ampbench_isa_variants room levels)
   if(NOT ab_flags)
     set(ab_flags ampbench_flags)
+  endif()
+  set(optimize -O3)
+  if(AMPBENCH_SANITIZE)
+    set(optimize -O1 $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   endif()
   set(flags_plain "")
   set(flags_avx2 -mavx2 -mf16c -mfma -mbmi -mbmi2 -mpopcnt)
@@ -66,7 +72,7 @@ function(ampbench_isa_variants room levels)
     add_library(${objects} OBJECT ${ARGN})
     target_link_libraries(${objects} PRIVATE ${ab_flags})
     target_compile_definitions(${objects} PRIVATE AB_ISA_SUFFIX=${level})
-    target_compile_options(${objects} PRIVATE -O3 -fno-trapping-math ${flags_${level}})
+    target_compile_options(${objects} PRIVATE ${optimize} -fno-trapping-math ${flags_${level}})
     target_sources(${room} PRIVATE $<TARGET_OBJECTS:${objects}>)
     set_property(TARGET ${room} APPEND PROPERTY AB_ISA_OBJECTS $<TARGET_OBJECTS:${objects}>)
   endforeach()

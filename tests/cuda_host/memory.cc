@@ -457,5 +457,7 @@ void __tsan_vptr_read(void **) {}
 int __tsan_atomic32_fetch_add(volatile int *at, int value, int) { // of shared pointers on the host
     return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
 }
-unsigned char __tsan_atomic8_load(const volatile unsigned char *at, int) { return *at; } // static guards
+// Static guards: a byte, on aarch64 eight.
+unsigned char __tsan_atomic8_load(const volatile unsigned char *at, int) { return *at; }
+uint64_t __tsan_atomic64_load(const volatile uint64_t *at, int) { return *at; }
 }

@@ -177,7 +177,7 @@ static void assert_whatif(const cJSON *tensor, const float *values, int n) {
         cJSON_ArrayForEach(row, member(member(tensor, "whatif"), oracles[f].name)) {
             int64_t counts[OUTCOMES], nonzero = 0;
             count_casts(&oracles[f], values, n, k, counts);
-            assert_int_equal(number(row, "scale_log2"), k);
+            assert_int_equal((int)number(row, "scale_log2"), k);
             for (int o = 0; o < OUTCOMES; o++) {
                 if ((int64_t)number(row, outcome_keys[o]) != counts[o])
                     fail_msg("%s at 2^%d, %s: expected %lld, found %g", oracles[f].name, k, outcome_keys[o],
@@ -423,7 +423,7 @@ static void one_scale_for_all_is_decided_by_the_named_tensors(void **state) {
     const cJSON *e4m3 = member(member(document, "advice"), "fp8_e4m3");
     assert_true(cJSON_IsFalse(member(e4m3, "feasible")));
     assert_int_equal(number(e4m3, "k_lo"), 21);
-    assert_int_equal(number(e4m3, "k_hi"), -1);
+    assert_int_equal((int)number(e4m3, "k_hi"), -1);
     assert_int_equal(cJSON_GetArraySize(skipped), 1);
     assert_string_equal(member(skipped->child, "dtype")->valuestring, "int64");
     assert_string_equal(member(skipped->child, "stored_as")->valuestring, "I64");

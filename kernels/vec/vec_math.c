@@ -9,24 +9,23 @@
 
 /* ---- element by element ---------------------------------------------------------------------- */
 
-/* A function of one array (`a`) or of two (`a`, `b`). */
-#define MAP(name, parameter, expression)                                                                     \
-    static void name(float *out, const float *a, const float parameter[], int64_t n) {                       \
-        (void)(parameter);                                                                                   \
+/* A function of two arrays. */
+#define MAP(name, expression)                                                                                \
+    static void name(float *out, const float *a, const float *b, int64_t n) {                                \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = (expression);                           \
     }
 
-MAP(tanh_backward, b, b[i] * ((1.0f - a[i]) * (1.0f + a[i])))
-MAP(sigmoid_backward, b, b[i] * (a[i] * (1.0f - a[i])))
+MAP(tanh_backward, b[i] * ((1.0f - a[i]) * (1.0f + a[i])))
+MAP(sigmoid_backward, b[i] * (a[i] * (1.0f - a[i])))
 
 /* Of pieces in the L1 cache: compilers make more instructions of ab_expf than wide_exp has. */
 enum { PIECE = 64 };
 
 /* A function of x = a[i], of e = exp(argument), and of b[i] for two arrays. */
-#define MAP_EXP(name, parameter, argument, expression)                                                       \
-    static inline void name##_piece(float *out, const float *a, const float parameter[], int n) {            \
+#define MAP_EXP(name, argument, expression)                                                                  \
+    static inline void name##_piece(float *out, const float *a, const float *b, int n) {                     \
         _Alignas(64) float power[PIECE];                                                                     \
-        (void)(parameter);                                                                                   \
+        (void)b;                                                                                             \
         _Pragma("omp simd") for (int i = 0; i < n; i++) {                                                    \
             const float x = a[i];                                                                            \
             power[i] = (argument);                                                                           \
@@ -48,14 +47,14 @@ static void exp_map(float *out, const float *a, const float *unused, int64_t n) 
     wide_exps(out, a, 0.0f, n);
 }
 
-MAP_EXP(tanh_map, unused, 2.0f * ab_magnitude(x), ab_tanh_from(x, e))
-MAP_EXP(sigmoid_map, unused, -ab_magnitude(x), ab_f_sigmoid_from(x, e))
-MAP_EXP(silu, unused, -ab_magnitude(x), x *ab_f_sigmoid_from(x, e))
-MAP_EXP(silu_backward, b, -ab_magnitude(x), b[i] * ab_f_silu_slope_from(x, e))
-MAP_EXP(gelu, unused, -0.5f * (x * x), x *ab_f_normal_below(x, e))
-MAP_EXP(gelu_backward, b, -0.5f * (x * x), b[i] * ab_f_gelu_slope_from(x, e))
-MAP_EXP(gelu_tanh, unused, -ab_magnitude(ab_f_gelu_argument(x)), x *ab_f_sigmoid_from(x, e))
-MAP_EXP(gelu_tanh_backward, b, -ab_magnitude(ab_f_gelu_argument(x)), b[i] * ab_f_gelu_tanh_slope_from(x, e))
+MAP_EXP(tanh_map, 2.0f * ab_magnitude(x), ab_tanh_from(x, e))
+MAP_EXP(sigmoid_map, -ab_magnitude(x), ab_f_sigmoid_from(x, e))
+MAP_EXP(silu, -ab_magnitude(x), x *ab_f_sigmoid_from(x, e))
+MAP_EXP(silu_backward, -ab_magnitude(x), b[i] * ab_f_silu_slope_from(x, e))
+MAP_EXP(gelu, -0.5f * (x * x), x *ab_f_normal_below(x, e))
+MAP_EXP(gelu_backward, -0.5f * (x * x), b[i] * ab_f_gelu_slope_from(x, e))
+MAP_EXP(gelu_tanh, -ab_magnitude(ab_f_gelu_argument(x)), x *ab_f_sigmoid_from(x, e))
+MAP_EXP(gelu_tanh_backward, -ab_magnitude(ab_f_gelu_argument(x)), b[i] * ab_f_gelu_tanh_slope_from(x, e))
 
 static void affine(float *out, const float *a, float factor, float shift, int64_t n) {
 #pragma omp simd

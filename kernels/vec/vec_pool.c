@@ -136,10 +136,13 @@ static inline bool reals_any(reals v) {
 
 /* ---- fewer than eight -------------------------------------------------------------------------- */
 
+typedef uint16_t oct_lane;
+typedef float reals_lane;
+
 /* n of the lanes, in pieces of fixed sizes; other memory is not touched. */
-#define SOME(vector, value)                                                                                  \
-    static inline vector vector##_load_some(const value *p, int64_t n) {                                     \
-        value lanes[LANES] = {0}, *to = lanes;                                                               \
+#define SOME(vector)                                                                                         \
+    static inline vector vector##_load_some(const vector##_lane *p, int64_t n) {                             \
+        vector##_lane lanes[LANES] = {0}, *to = lanes;                                                       \
         if (n >= LANES) return vector##_load(p);                                                             \
         for (int piece = LANES / 2; piece > 0; piece /= 2) {                                                 \
             if (!(n & piece)) continue;                                                                      \
@@ -149,8 +152,8 @@ static inline bool reals_any(reals v) {
         }                                                                                                    \
         return vector##_load(lanes);                                                                         \
     }                                                                                                        \
-    static AB_FORCE_INLINE void vector##_store_some(value *p, vector v, int64_t n) {                         \
-        value lanes[LANES], *from = lanes;                                                                   \
+    static AB_FORCE_INLINE void vector##_store_some(vector##_lane *p, vector v, int64_t n) {                 \
+        vector##_lane lanes[LANES], *from = lanes;                                                           \
         if (n >= LANES) {                                                                                    \
             vector##_store(p, v);                                                                            \
             return;                                                                                          \
@@ -163,8 +166,8 @@ static inline bool reals_any(reals v) {
             p += piece;                                                                                      \
         }                                                                                                    \
     }
-SOME(oct, uint16_t)
-SOME(reals, float)
+SOME(oct)
+SOME(reals)
 
 /* ---- what an image holds ----------------------------------------------------------------------- */
 
@@ -236,17 +239,20 @@ static inline oct codes_note(oct seen, oct a, oct b) { return halves_note(seen, 
 static inline oct codes_note_maximum(oct seen, oct best) { return oct_larger_code(seen, best); }
 static inline bool codes_ends(const pool_job *job, oct seen) { return oct_any_above(seen, job->infinity); }
 
+typedef oct oct_flags; /* what was noted of the lanes */
+typedef reals reals_flags;
+
 /* The maximum of a window, and its gradient at the first value that equals the maximum, so at the last if at
  * none before. A max keeps its second operand, the earlier value, where both are equal (zeros of either sign)
  * or one is NaN. */
-#define WINDOW(kind, vector, value)                                                                          \
-    static AB_FORCE_INLINE vector kind##_largest(const value *in, const window_part *part, vector *seen,     \
-                                                 const int rows, const int columns) {                        \
+#define WINDOW(kind, vector)                                                                                 \
+    static AB_FORCE_INLINE vector kind##_largest(const vector##_lane *in, const window_part *part,           \
+                                                 vector##_flags *seen, const int rows, const int columns) {  \
         vector best = kind##_key(vector##_load_some(in + part->at, part->loads));                            \
         *seen = kind##_note(*seen, best, best);                                                              \
         for (int y = 0; y < rows; y++)                                                                       \
             for (int x = y == 0; x < columns; x++) {                                                         \
-                const value *from = in + part->at + y * part->row + x * part->channels;                      \
+                const vector##_lane *from = in + part->at + y * part->row + x * part->channels;              \
                 const vector next = kind##_key(vector##_load_some(from, part->loads));                       \
                 *seen = kind##_note(*seen, next, best);                                                      \
                 best = kind##_max(next, best);                                                               \
@@ -254,16 +260,16 @@ static inline bool codes_ends(const pool_job *job, oct seen) { return oct_any_ab
         *seen = kind##_note_maximum(*seen, best);                                                            \
         return kind##_key(best);                                                                             \
     }                                                                                                        \
-    static AB_FORCE_INLINE void kind##_forward(const pool_job *job, const window_part *part, vector *seen,   \
-                                               const int rows, const int columns) {                          \
-        vector##_store_some((value *)job->out + part->to,                                                    \
+    static AB_FORCE_INLINE void kind##_forward(const pool_job *job, const window_part *part,                 \
+                                               vector##_flags *seen, const int rows, const int columns) {    \
+        vector##_store_some((vector##_lane *)job->out + part->to,                                            \
                             kind##_largest(job->in, part, seen, rows, columns), part->lanes);                \
     }                                                                                                        \
-    static AB_FORCE_INLINE void kind##_backward(const pool_job *job, const window_part *part, vector *seen,  \
-                                                const int rows, const int columns) {                         \
-        const value *in = job->in;                                                                           \
+    static AB_FORCE_INLINE void kind##_backward(const pool_job *job, const window_part *part,                \
+                                                vector##_flags *seen, const int rows, const int columns) {   \
+        const vector##_lane *in = job->in;                                                                   \
         const vector best = kind##_largest(in, part, seen, rows, columns);                                   \
-        vector left = vector##_load_some((const value *)job->dout + part->to, part->loads);                  \
+        vector left = vector##_load_some((const vector##_lane *)job->dout + part->to, part->loads);          \
         if (job->after_relu) left = vector##_and(left, vector##_above_zero(best));                           \
         for (int y = 0; y < rows; y++)                                                                       \
             for (int x = 0; x < columns; x++) {                                                              \
@@ -272,13 +278,13 @@ static inline bool codes_ends(const pool_job *job, oct seen) { return oct_any_ab
                 if (y < rows - 1 || x < columns - 1)                                                         \
                     here =                                                                                   \
                         vector##_and(left, vector##_equal(vector##_load_some(in + at, part->loads), best));  \
-                vector##_store_some((value *)job->din + at, here, part->lanes);                              \
+                vector##_store_some((vector##_lane *)job->din + at, here, part->lanes);                      \
                 left = vector##_without(left, here);                                                         \
             }                                                                                                \
     }
-WINDOW(reals, reals, float)
-WINDOW(halves, oct, uint16_t)
-WINDOW(codes, oct, uint16_t)
+WINDOW(reals, reals)
+WINDOW(halves, oct)
+WINDOW(codes, oct)
 
 /* ---- every window ------------------------------------------------------------------------------ */
 

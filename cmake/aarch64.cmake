@@ -1,5 +1,5 @@
-# Cross compilation for 64-bit ARM on Debian: gcc-aarch64-linux-gnu, and libcjson-dev, libdeflate-dev, zlib1g-dev
-# and libcmocka-dev of the architecture arm64. With qemu-user-static the tests run, too (scripts/check aarch64).
+# Cross compilation for 64-bit ARM on Debian: gcc-aarch64-linux-gnu and, of the architecture arm64,
+# libcjson-dev, libdeflate-dev, zlib1g-dev and libcmocka-dev. With qemu-user-static the tests run, too.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

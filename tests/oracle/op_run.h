@@ -16,6 +16,7 @@
 #include "kernels/vec/isa.h"
 #include "oracle/stored.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static inline void op_attrs_set(const ab_op *op, op_attrs *attrs, const char *na
     const ab_attr *a = op->attrs;
     while (a->name && strcmp(a->name, name) != 0) a++;
     if (!a->name) fail_msg("%s has no attribute %s", op->name, name);
-    int64_t pair[2] = {(int64_t)first, (int64_t)second};
+    const int64_t pair[2] = {fabs(first) < 0x1p63 ? (int64_t)first : 0,
+                             fabs(second) < 0x1p63 ? (int64_t)second : 0};
     bool truth = first != 0.0;
     const struct {
         const void *value;

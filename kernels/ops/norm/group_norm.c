@@ -145,7 +145,7 @@ static void join(double *mean, double *m2, double done, double more_mean, double
     *m2 += more_m2 + delta * delta * done * share;
 }
 
-static const ab_bn_loops *loops(void) { return &ab_vec_batch_norm_get()->of[AB_BN_FP32]; }
+static const ab_bn_loops *loops(void) { return &ab_vec_batch_norm_get()->of[AB_STORED_FP32]; }
 
 /* all[0], all[1]: mean and m2 of each channel of an image. */
 static void channel_moments(const pass *p, const float *x, const thread_memory *m) {

@@ -3,127 +3,135 @@
  * bits. */
 #include "kernels/ops/norm/vec_batch_norm.h"
 
-#include "kernels/vec/vec_half.h"
-#include "kernels/vec/vec_wide.h"
+#include "kernels/ops/norm/vec_bn_stored.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
-enum { ROW_SUMS = 4 };
+static inline int columns_left(int64_t left) { return left < LANES ? (int)left : LANES; }
 
-/* ---- stored values --------------------------------------------------------------------------- */
+/* ---- blocks of columns ----------------------------------------------------------------------- */
 
-#if defined(__AVX512F__)
+#if defined(AB_BN_BLOCKS)
 
-static AB_FORCE_INLINE wide load_half(const uint16_t *p, int n, ab_bn_stored stored) {
-    const __m256i codes = _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p);
-    return stored == AB_BN_FP16 ? _mm512_cvtph_ps(codes) : _mm512_castsi512_ps(widened_bf16(codes));
+/* Rows may be taken in pairs, one row a vector, where they have LANES channels; no gain in fp32. */
+static AB_FORCE_INLINE bool folds(const ab_bn_rows *r, ab_stored stored) {
+    return stored != AB_STORED_FP32 && r->channels == LANES && r->rows % ROW_SUMS == 0;
 }
 
-static AB_FORCE_INLINE void store_half(uint16_t *p, wide v, int n, ab_bn_stored stored) {
-    const __m256i codes = stored == AB_BN_FP16 ? narrowed_fp16(v) : narrowed_bf16(v);
-    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), codes);
+/* Calls f(rows, c, whether they fold, stored, arguments ...) for the blocks of columns of rows and leaves in
+ * c the column after them. */
+#define FOR_BLOCKS(rows, c, stored, f, ...)                                                                  \
+    do {                                                                                                     \
+        if (folds(rows, stored)) {                                                                           \
+            f(rows, c, true, stored, __VA_ARGS__);                                                           \
+            (c) += LANES;                                                                                    \
+        }                                                                                                    \
+        for (; (c) + BLOCK <= (rows)->channels; (c) += BLOCK) f(rows, c, false, stored, __VA_ARGS__);        \
+    } while (0)
+
+/* The rows of a block: from `at` in steps of `step` to `end`. */
+typedef struct block_rows {
+    int64_t step, whole, end; /* whole: of the rows that fill all sums */
+    int sums;                 /* that many blocks fill them */
+} block_rows;
+
+static AB_FORCE_INLINE block_rows block_rows_of(const ab_bn_rows *r, bool fold) {
+    const int64_t end = r->rows * r->channels;
+    return (block_rows){.step = fold ? BLOCK : r->channels,
+                        .whole = end - r->rows % ROW_SUMS * r->channels,
+                        .end = end,
+                        .sums = fold ? ROW_SUMS / 2 : ROW_SUMS};
 }
 
-static AB_FORCE_INLINE wide rounded_half(wide v, ab_bn_stored stored) {
-    const __m512i kept = _mm512_set1_epi32(-(1 << BF16_DROP));
-    if (stored == AB_BN_FP16) return _mm512_cvtph_ps(narrowed_fp16(v));
-    return _mm512_castsi512_ps(_mm512_and_si512(rounded_bf16(v), kept));
+static AB_FORCE_INLINE two block_term(const void *x, int64_t at, const two *mean, ab_stored stored) {
+    const two v = load_two(x, at, stored);
+    if (!mean) return v;
+    const two d = sub_two(v, *mean);
+    return mul_two(d, d);
 }
 
-/* v where `above` is more than 0 or NaN, else 0. */
-static AB_FORCE_INLINE wide wide_where_above(wide v, wide above) {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(above, _mm512_setzero_ps(), _CMP_NLE_UQ), v);
+/* Of a block of columns, in their order. */
+static AB_FORCE_INLINE two block_sum(const ab_bn_rows *r, int64_t c, bool fold, const two *mean,
+                                     ab_stored stored) {
+    const block_rows rows = block_rows_of(r, fold);
+    const void *x = r->x;
+    two sums[ROW_SUMS] = {0};
+    for (int64_t at = c; at < rows.whole; at += rows.sums * rows.step)
+        for (int i = 0; i < rows.sums; i++)
+            sums[i] = add_two(sums[i], block_term(x, at + i * rows.step, mean, stored));
+    for (int64_t at = rows.whole + c; at < rows.end; at += rows.step)
+        sums[0] = add_two(sums[0], block_term(x, at, mean, stored));
+    return total_two(sums, fold, stored);
 }
 
-#elif defined(__AVX2__)
-
-static AB_FORCE_INLINE wide widened(__m128i codes, ab_bn_stored stored) {
-    if (stored == AB_BN_FP16) return _mm256_cvtph_ps(codes);
-    return _mm256_castsi256_ps(quietened(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), BF16_DROP)));
+static AB_FORCE_INLINE void block_moments(const ab_bn_rows *r, int64_t c, bool fold, ab_stored stored,
+                                          float *mean, float *m2) {
+    const two sum = block_sum(r, c, fold, NULL, stored);
+    const wide rows = wide_set((float)r->rows);
+    store_columns(mean + c, (two){{wide_div(sum.v[0], rows), wide_div(sum.v[1], rows)}}, fold);
+    const two m = factors_of(mean, c, fold, stored);
+    store_columns(m2 + c, block_sum(r, c, fold, &m, stored), fold);
 }
 
-static AB_FORCE_INLINE __m128i narrowed(wide v, ab_bn_stored stored) {
-    if (stored == AB_BN_FP16) return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256i codes = narrowed_bf16_8(v);
-    /* packing works within 128-bit lanes: their lower quarters side by side */
-    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(codes, codes), 0xd8));
-}
-
-static AB_FORCE_INLINE wide load_half(const uint16_t *p, int n, ab_bn_stored stored) {
-    uint16_t few[LANES] = {0};
-    if (n == LANES) return widened(_mm_loadu_si128((const __m128i *)(const void *)p), stored);
-    for (int i = 0; i < n; i++) few[i] = p[i];
-    return widened(_mm_loadu_si128((const __m128i *)(const void *)few), stored);
-}
-
-static AB_FORCE_INLINE void store_half(uint16_t *p, wide v, int n, ab_bn_stored stored) {
-    uint16_t few[LANES];
-    if (n == LANES) {
-        _mm_storeu_si128((__m128i *)(void *)p, narrowed(v, stored));
-        return;
+static AB_FORCE_INLINE void block_apply(const ab_bn_rows *r, int64_t c, bool fold, ab_stored stored,
+                                        const ab_bn_factors *factors, const void *from, const void *addend,
+                                        const void *above, bool relu) {
+    const block_rows rows = block_rows_of(r, fold);
+    const two mean = factors_of(factors->mean, c, fold, stored);
+    const two scale = factors_of(factors->scale, c, fold, stored);
+    const two shift = factors_of(factors->shift, c, fold, stored);
+    void *out = r->out;
+    for (int64_t at = c; at < rows.end; at += rows.step) {
+        two v = load_dy_two(from, above, NULL, at, stored);
+        v = add_two(mul_two(sub_two(v, mean), scale), shift);
+        if (addend) v = add_two(as_stored_two(v, stored), load_two(addend, at, stored));
+        store_two(out, at, v, relu, stored);
     }
-    _mm_storeu_si128((__m128i *)(void *)few, narrowed(v, stored));
-    for (int i = 0; i < n; i++) p[i] = few[i];
 }
 
-static AB_FORCE_INLINE wide rounded_half(wide v, ab_bn_stored stored) {
-    return widened(narrowed(v, stored), stored);
+static AB_FORCE_INLINE void block_add_terms(const ab_bn_rows *r, int64_t at, two mean, const void *above,
+                                            void *masked, two *sum, two *dot, ab_stored stored) {
+    const two dy = load_dy_two(r->dy, above, masked, at, stored);
+    *sum = add_two(*sum, dy);
+    *dot = add_two(*dot, mul_two(dy, sub_two(load_two(r->x, at, stored), mean)));
 }
 
-static AB_FORCE_INLINE wide wide_where_above(wide v, wide above) {
-    return _mm256_and_ps(v, _mm256_cmp_ps(above, _mm256_setzero_ps(), _CMP_NLE_UQ));
+static AB_FORCE_INLINE void block_sums(const ab_bn_rows *all, int64_t c, bool fold, ab_stored stored,
+                                       const float *mean, float *sum, float *dot, const void *above,
+                                       void *masked) {
+    const block_rows rows = block_rows_of(all, fold);
+    const two m = factors_of(mean, c, fold, stored);
+    const ab_bn_rows r = *all; /* stores to masked may not change it */
+    two sums[ROW_SUMS] = {0}, dots[ROW_SUMS] = {0};
+    for (int64_t at = c; at < rows.whole; at += rows.sums * rows.step)
+        for (int i = 0; i < rows.sums; i++)
+            block_add_terms(&r, at + i * rows.step, m, above, masked, &sums[i], &dots[i], stored);
+    for (int64_t at = rows.whole + c; at < rows.end; at += rows.step)
+        block_add_terms(&r, at, m, above, masked, &sums[0], &dots[0], stored);
+    store_columns(sum + c, total_two(sums, fold, stored), fold);
+    store_columns(dot + c, total_two(dots, fold, stored), fold);
+}
+
+static AB_FORCE_INLINE void block_gradient(const ab_bn_rows *r, int64_t c, bool fold, ab_stored stored,
+                                           const ab_bn_factors *factors, const void *above) {
+    const block_rows rows = block_rows_of(r, fold);
+    const two mean = factors_of(factors->mean, c, fold, stored);
+    const two scale = factors_of(factors->scale, c, fold, stored);
+    const two shift = factors_of(factors->shift, c, fold, stored);
+    const two slope = factors_of(factors->slope, c, fold, stored);
+    const void *x = r->x, *dy = r->dy;
+    void *out = r->out;
+    for (int64_t at = c; at < rows.end; at += rows.step) {
+        const two centred = mul_two(sub_two(load_two(x, at, stored), mean), slope);
+        const two d = sub_two(sub_two(load_dy_two(dy, above, NULL, at, stored), shift), centred);
+        store_two(out, at, mul_two(d, scale), false, stored);
+    }
 }
 
 #else
-
-static inline float widened(uint16_t code, ab_bn_stored stored) {
-    return stored == AB_BN_FP16 ? widen_fp16_lane(code) : widen_bf16_lane(code);
-}
-
-static inline uint16_t narrowed(float x, ab_bn_stored stored) {
-    return stored == AB_BN_FP16 ? (uint16_t)narrow_fp16_lane(x) : narrow_bf16_lane(x);
-}
-
-static inline wide load_half(const uint16_t *p, int n, ab_bn_stored stored) {
-    wide v = wide_zero();
-    for (int i = 0; i < n; i++) v.lane[i] = widened(p[i], stored);
-    return v;
-}
-
-static inline void store_half(uint16_t *p, wide v, int n, ab_bn_stored stored) {
-    for (int i = 0; i < n; i++) p[i] = narrowed(v.lane[i], stored);
-}
-
-static inline wide rounded_half(wide v, ab_bn_stored stored) {
-    for (int i = 0; i < LANES; i++) v.lane[i] = widened(narrowed(v.lane[i], stored), stored);
-    return v;
-}
-
-static inline wide wide_where_above(wide v, wide above) {
-    for (int i = 0; i < LANES; i++) v.lane[i] = above.lane[i] <= 0.0f ? 0.0f : v.lane[i];
-    return v;
-}
-
+#define FOR_BLOCKS(rows, c, stored, f, ...) (void)0
 #endif
-
-static AB_FORCE_INLINE wide load(const void *p, int64_t at, int n, ab_bn_stored stored) {
-    if (stored == AB_BN_FP32) return wide_load_first((const float *)p + at, n);
-    return load_half((const uint16_t *)p + at, n, stored);
-}
-
-static AB_FORCE_INLINE void store(void *p, int64_t at, wide v, int n, ab_bn_stored stored) {
-    if (stored == AB_BN_FP32)
-        wide_store_first((float *)p + at, v, n);
-    else
-        store_half((uint16_t *)p + at, v, n, stored);
-}
-
-static AB_FORCE_INLINE wide as_stored(wide v, ab_bn_stored stored) {
-    return stored == AB_BN_FP32 ? v : rounded_half(v, stored);
-}
-
-static inline int columns_left(int64_t left) { return left < LANES ? (int)left : LANES; }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
@@ -143,7 +151,7 @@ static AB_FORCE_INLINE wide term(wide x, const wide *mean) {
 
 /* Sum over the rows of x, or of the square of x - mean. */
 static AB_FORCE_INLINE wide column_sum(const ab_bn_rows *r, int64_t c, int n, const wide *mean,
-                                       ab_bn_stored stored) {
+                                       ab_stored stored) {
     const int64_t whole = r->rows - r->rows % ROW_SUMS;
     wide sums[ROW_SUMS];
     clear(sums);
@@ -155,8 +163,10 @@ static AB_FORCE_INLINE wide column_sum(const ab_bn_rows *r, int64_t c, int n, co
     return total(sums);
 }
 
-static AB_FORCE_INLINE void moments(const ab_bn_rows *r, float *mean, float *m2, ab_bn_stored stored) {
-    for (int64_t c = 0; c < r->channels; c += LANES) {
+static AB_FORCE_INLINE void moments(const ab_bn_rows *r, float *mean, float *m2, ab_stored stored) {
+    int64_t c = 0;
+    FOR_BLOCKS(r, c, stored, block_moments, mean, m2);
+    for (; c < r->channels; c += LANES) {
         const int n = columns_left(r->channels - c);
         const wide sum = column_sum(r, c, n, NULL, stored);
         const wide m = wide_div(sum, wide_set((float)r->rows));
@@ -168,8 +178,10 @@ static AB_FORCE_INLINE void moments(const ab_bn_rows *r, float *mean, float *m2,
 /* ---- forward --------------------------------------------------------------------------------- */
 
 static AB_FORCE_INLINE void apply_as(const ab_bn_rows *r, const ab_bn_factors *factors, const void *from,
-                                     const void *addend, const void *above, bool relu, ab_bn_stored stored) {
-    for (int64_t c = 0; c < r->channels; c += LANES) {
+                                     const void *addend, const void *above, bool relu, ab_stored stored) {
+    int64_t c = 0;
+    FOR_BLOCKS(r, c, stored, block_apply, factors, from, addend, above, relu);
+    for (; c < r->channels; c += LANES) {
         const int n = columns_left(r->channels - c);
         const wide mean = wide_load_first(factors->mean + c, n);
         const wide scale = wide_load_first(factors->scale + c, n);
@@ -186,7 +198,7 @@ static AB_FORCE_INLINE void apply_as(const ab_bn_rows *r, const ab_bn_factors *f
     }
 }
 
-static AB_FORCE_INLINE void apply(const ab_bn_rows *r, const ab_bn_factors *factors, ab_bn_stored stored) {
+static AB_FORCE_INLINE void apply(const ab_bn_rows *r, const ab_bn_factors *factors, ab_stored stored) {
     if (!r->relu)
         apply_as(r, factors, r->x, NULL, NULL, false, stored);
     else if (r->addend)
@@ -198,14 +210,14 @@ static AB_FORCE_INLINE void apply(const ab_bn_rows *r, const ab_bn_factors *fact
 /* ---- backward -------------------------------------------------------------------------------- */
 
 static AB_FORCE_INLINE wide load_dy(const ab_bn_rows *r, int64_t at, int n, const void *above,
-                                    ab_bn_stored stored) {
+                                    ab_stored stored) {
     const wide dy = load(r->dy, at, n, stored);
     return above ? wide_where_above(dy, load(above, at, n, stored)) : dy;
 }
 
 /* Adds the terms of one row. */
 static AB_FORCE_INLINE void add_terms(const ab_bn_rows *r, int64_t at, int n, wide mean, const void *above,
-                                      void *masked, wide *sum, wide *dot, ab_bn_stored stored) {
+                                      void *masked, wide *sum, wide *dot, ab_stored stored) {
     const wide dy = load_dy(r, at, n, above, stored);
     if (masked) store(masked, at, dy, n, stored);
     *sum = wide_add(*sum, dy);
@@ -213,9 +225,11 @@ static AB_FORCE_INLINE void add_terms(const ab_bn_rows *r, int64_t at, int n, wi
 }
 
 static AB_FORCE_INLINE void sums_as(const ab_bn_rows *r, const float *mean, float *sum, float *dot,
-                                    const void *above, void *masked, ab_bn_stored stored) {
+                                    const void *above, void *masked, ab_stored stored) {
     const int64_t step = r->channels, whole = (r->rows - r->rows % ROW_SUMS) * step;
-    for (int64_t c = 0; c < step; c += LANES) {
+    int64_t c = 0;
+    FOR_BLOCKS(r, c, stored, block_sums, mean, sum, dot, above, masked);
+    for (; c < step; c += LANES) {
         const int n = columns_left(step - c);
         const wide m = wide_load_first(mean + c, n);
         wide sums[ROW_SUMS], dots[ROW_SUMS];
@@ -232,7 +246,7 @@ static AB_FORCE_INLINE void sums_as(const ab_bn_rows *r, const float *mean, floa
 }
 
 static AB_FORCE_INLINE void sums(const ab_bn_rows *r, const float *mean, float *sum, float *dot,
-                                 ab_bn_stored stored) {
+                                 ab_stored stored) {
     if (!r->above)
         sums_as(r, mean, sum, dot, NULL, NULL, stored);
     else if (r->masked)
@@ -242,8 +256,10 @@ static AB_FORCE_INLINE void sums(const ab_bn_rows *r, const float *mean, float *
 }
 
 static AB_FORCE_INLINE void gradient_as(const ab_bn_rows *r, const ab_bn_factors *factors, const void *above,
-                                        ab_bn_stored stored) {
-    for (int64_t c = 0; c < r->channels; c += LANES) {
+                                        ab_stored stored) {
+    int64_t c = 0;
+    FOR_BLOCKS(r, c, stored, block_gradient, factors, above);
+    for (; c < r->channels; c += LANES) {
         const int n = columns_left(r->channels - c);
         const wide mean = wide_load_first(factors->mean + c, n);
         const wide scale = wide_load_first(factors->scale + c, n);
@@ -257,14 +273,14 @@ static AB_FORCE_INLINE void gradient_as(const ab_bn_rows *r, const ab_bn_factors
     }
 }
 
-static AB_FORCE_INLINE void gradient(const ab_bn_rows *r, const ab_bn_factors *factors, ab_bn_stored stored) {
+static AB_FORCE_INLINE void gradient(const ab_bn_rows *r, const ab_bn_factors *factors, ab_stored stored) {
     if (r->above)
         gradient_as(r, factors, r->above, stored);
     else
         gradient_as(r, factors, NULL, stored);
 }
 
-static AB_FORCE_INLINE void scaled(const ab_bn_rows *r, const ab_bn_factors *factors, ab_bn_stored stored) {
+static AB_FORCE_INLINE void scaled(const ab_bn_rows *r, const ab_bn_factors *factors, ab_stored stored) {
     if (r->above)
         apply_as(r, factors, r->dy, NULL, r->above, false, stored);
     else
@@ -284,13 +300,13 @@ static AB_FORCE_INLINE void scaled(const ab_bn_rows *r, const ab_bn_factors *fac
     static void gradient_##name(const ab_bn_rows *r, const ab_bn_factors *f) { gradient(r, f, stored); }     \
     static void scaled_##name(const ab_bn_rows *r, const ab_bn_factors *f) { scaled(r, f, stored); }
 
-LOOPS(fp32, AB_BN_FP32)
-LOOPS(fp16, AB_BN_FP16)
-LOOPS(bf16, AB_BN_BF16)
+LOOPS(fp32, AB_STORED_FP32)
+LOOPS(fp16, AB_STORED_FP16)
+LOOPS(bf16, AB_STORED_BF16)
 
 #define ROW(name)                                                                                            \
     { moments_##name, apply_##name, sums_##name, gradient_##name, scaled_##name }
 
 extern const ab_vec_batch_norm PASTE(ab_vec_batch_norm_, AB_ISA_SUFFIX);
 const ab_vec_batch_norm PASTE(ab_vec_batch_norm_, AB_ISA_SUFFIX) = {
-    {[AB_BN_FP32] = ROW(fp32), [AB_BN_FP16] = ROW(fp16), [AB_BN_BF16] = ROW(bf16)}};
+    {[AB_STORED_FP32] = ROW(fp32), [AB_STORED_FP16] = ROW(fp16), [AB_STORED_BF16] = ROW(bf16)}};

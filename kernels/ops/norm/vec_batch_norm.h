@@ -9,10 +9,9 @@
 
 #include "kernels/format/format.h"
 #include "kernels/vec/isa.h"
+#include "kernels/vec/stored.h"
 
 AB_BEGIN_DECLS
-
-typedef enum ab_bn_stored { AB_BN_FP32, AB_BN_FP16, AB_BN_BF16, AB_BN_STORED } ab_bn_stored;
 
 /* Rows of `channels` values each, contiguous, all stored in one format. Absent tensors are NULL. */
 typedef struct ab_bn_rows {
@@ -45,16 +44,16 @@ typedef struct ab_bn_loops {
 } ab_bn_loops;
 
 typedef struct ab_vec_batch_norm {
-    ab_bn_loops of[AB_BN_STORED];
+    ab_bn_loops of[AB_STORED_COUNT];
 } ab_vec_batch_norm;
 
 AB_BY_ISA(ab_vec_batch_norm, ab_vec_batch_norm)
 
-/* AB_BN_STORED: the loops do not know the format. */
-static inline ab_bn_stored ab_bn_stored_as(const ab_format *format) {
-    if (format == &ab_format_fp32) return AB_BN_FP32;
-    if (format == &ab_format_fp16) return AB_BN_FP16;
-    return format == &ab_format_bf16 ? AB_BN_BF16 : AB_BN_STORED;
+/* AB_STORED_COUNT: the loops do not know the format. */
+static inline ab_stored ab_bn_stored_as(const ab_format *format) {
+    if (format == &ab_format_fp32) return AB_STORED_FP32;
+    if (format == &ab_format_fp16) return AB_STORED_FP16;
+    return format == &ab_format_bf16 ? AB_STORED_BF16 : AB_STORED_COUNT;
 }
 
 AB_END_DECLS

@@ -8,11 +8,12 @@
 
 #include <math.h>
 
-enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, CASES = 5 };
+enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR, CASES = 8 };
 
 /* Rows that are no multiple of four, channels that fill no vector; more rows than a group, than a chunk. */
-static const ab_shape shapes[CASES] = {
-    {4, {2, 3, 5, 7}}, {4, {4, 8, 8, 16}}, {4, {3, 5, 7, 33}}, {4, {1, 1, 2, 1}}, {4, {4, 31, 31, 20}}};
+static const ab_shape shapes[CASES] = {{4, {2, 3, 5, 7}},  {4, {4, 8, 8, 16}},  {4, {3, 5, 7, 33}},
+                                       {4, {1, 1, 2, 1}},  {4, {2, 4, 5, 8}},   {4, {1, 3, 5, 48}},
+                                       {4, {3, 7, 9, 16}}, {4, {4, 31, 31, 20}}};
 
 typedef struct tail_case {
     ab_shape shape;
@@ -28,7 +29,8 @@ typedef struct chain {
 } chain;
 
 static void spoil(const ab_tensor *t) {
-    static const double values[] = {INFINITY, -INFINITY, NAN, 0x1p-140, -0x1p-24, -0.0, 3e38};
+    static const double values[] = {
+        (double)INFINITY, -(double)INFINITY, (double)NAN, 0x1p-140, -0x1p-24, -0.0, 3e38};
     const int64_t n = ab_tensor_count(t), channels = t->shape.dim[3];
     for (int64_t i = 0; i < n; i++) /* every third channel, so that others stay finite */
         if (i % channels % 3 == 1 && i / channels % 5 == 0)

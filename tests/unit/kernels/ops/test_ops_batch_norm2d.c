@@ -20,6 +20,8 @@ static const bn_case cases[] = {
     {1, 1, 2, 1, 1.0, 0.0, 0.0, 1e-5, 0.5, 0},   {3, 5, 7, 33, 2.0, 8.0, 0.0, 0.5, 0.1, 0},
     {9, 17, 9, 6, 1e-3, 0.0, 0.0, 1e-5, 1.0, 0}, {2, 1, 3, 70, 1.0, 100.0, 0.0, 1e-3, 0.0, 0},
     {64, 1, 1, 10, 1.0, 0.5, 0.0, 1e-5, 0.1, 2}, {3, 1, 11, 5, 1.0, 0.0, 0.0, 1e-5, 0.1, 3},
+    {2, 4, 5, 8, 1.0, 0.0, 0.0, 1e-5, 0.1, 0},   {1, 3, 5, 48, 1.0, 1.0, 0.0, 1e-5, 0.1, 0},
+    {3, 7, 9, 16, 1.0, 0.0, 0.0, 1e-5, 0.1, 0},  {4, 16, 16, 32, 1.0, 0.0, 0.0, 1e-5, 0.1, 0},
 };
 
 static const ab_op *op_of(const bn_case *k) { return k->rank ? &ab_op_batch_norm1d : &ab_op_batch_norm2d; }
@@ -273,23 +275,28 @@ static void the_oracle_agrees_with_finite_differences(void **state) {
 
 /* ---- behaviour ------------------------------------------------------------------------------- */
 
-static void bits_depend_neither_on_the_lanes_nor_on_the_cpu_level(void **state) {
-    (void)state;
-    op_attrs attrs = attrs_of(&cases[4], true);
+static void check_bits(const bn_case *k, op_formats formats) {
+    op_attrs attrs = attrs_of(k, true);
     op_run first, r;
-    open_case(&first, &cases[4], &attrs, mixes[0], true);
+    open_case(&first, k, &attrs, formats, true);
     op_run_both(&first);
     for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++)
         for (int threads = 3; threads >= 1; threads--) {
             if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
             assert_int_equal(ab_parallel_start(threads), AB_OK);
-            open_case(&r, &cases[4], &attrs, mixes[0], true);
+            open_case(&r, k, &attrs, formats, true);
             op_run_both(&r);
             op_run_same_results(&first, &r);
             op_run_close(&r);
         }
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
     op_run_close(&first);
+}
+
+static void bits_depend_neither_on_the_lanes_nor_on_the_cpu_level(void **state) {
+    (void)state;
+    for (size_t f = 0; f < AB_COUNT_OF(mixes); f++)
+        for (size_t i = 0; i < AB_COUNT_OF(cases); i++) check_bits(&cases[i], mixes[f]);
 }
 
 /* A mean a million times the deviation would leave nothing of a one-pass variance in fp32. */

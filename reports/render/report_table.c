@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 120, INDENT = 4, NARROWEST = 14, WIDEST_LABEL = 20, SHORT_LABEL = 12 };
+enum { WIDTH = 120, INDENT = 4, NARROW = 14, NARROWEST = 10, WIDEST_LABEL = 20, SHORT_LABEL = 12 };
 
 typedef struct page {
     FILE *out;
@@ -62,11 +62,18 @@ static int total_width(const page *p, const ab_grid *grid) {
     return total;
 }
 
-/* Shrinks the last column, a layer's name, first, then the space between columns. */
-static void fit(page *p, const ab_grid *grid) {
+/* The last column, a layer's name. */
+static void shrink_last(page *p, const ab_grid *grid, int least) {
     int *last = &p->width[grid->columns - 1], excess = total_width(p, grid) - WIDTH;
-    if (excess > 0 && *last > NARROWEST) *last = *last - excess > NARROWEST ? *last - excess : NARROWEST;
+    if (excess > 0 && *last > least) *last = *last - excess > least ? *last - excess : least;
+}
+
+/* Shrinks the last column first, then the space between columns, then the last one to where a name is no
+ * longer told from others. */
+static void fit(page *p, const ab_grid *grid) {
+    shrink_last(p, grid, NARROW);
     if (total_width(p, grid) > WIDTH) p->gap = 1;
+    shrink_last(p, grid, NARROWEST);
 }
 
 /* A level with overrides, which has a line of its own above its row. */

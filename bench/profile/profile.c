@@ -142,10 +142,14 @@ static double sums_bytes(const ab_plan *plan, const ab_plan_node *node, const bo
     return bytes;
 }
 
+static void input_shapes(const ab_plan *plan, const ab_plan_node *node, ab_shape in[AB_MAX_INPUTS]) {
+    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
+}
+
 static double forward_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op) {
     ab_shape in[AB_MAX_INPUTS];
     if (!op || !op->op->flops) return 0;
-    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
+    input_shapes(plan, node, in);
     return op->op->flops(op->attrs, in, &plan->tensor[node->out].shape);
 }
 
@@ -158,7 +162,7 @@ static double backward_flops(const ab_plan *plan, const ab_plan_node *node, cons
 static double wide_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op, bool backward) {
     ab_shape in[AB_MAX_INPUTS];
     if (!op || !op->op->wide_flops) return 0;
-    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
+    input_shapes(plan, node, in);
     return op->op->wide_flops(op->attrs, in, &plan->tensor[node->out].shape, backward);
 }
 
@@ -167,7 +171,7 @@ static void count_elementary(const ab_plan *plan, const ab_plan_node *node, cons
     ab_shape in[AB_MAX_INPUTS];
     if (!op || !op->op->elementary) return;
     if (op->op->by_code && ab_is_half(plan->tensor[node->in[0]].format)) return;
-    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
+    input_shapes(plan, node, in);
     op->op->elementary(op->attrs, in, &plan->tensor[node->out].shape, backward, count);
 }
 

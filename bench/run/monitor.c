@@ -2,6 +2,7 @@
 #include "bench/run/monitor.h"
 
 #include "bench/amp/apex_lines.h"
+#include "bench/run/config/configure.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/text.h"
@@ -26,8 +27,7 @@ const char *ab_monitor_line(int64_t step, int64_t each, const ab_step_event *eve
 /* Steps an epoch; without data one epoch is the whole run. */
 static int64_t steps_an_epoch(const ab_run_config *config) {
     const int64_t samples = config->data ? config->data->split[AB_SPLIT_TRAIN].count : 0;
-    const int64_t step =
-        config->batch * (config->recipe.micro_batches > 1 ? config->recipe.micro_batches : 1);
+    const int64_t step = ab_run_step_samples(config);
     assert(step > 0);
     return samples >= step ? samples / step : INT64_MAX;
 }

@@ -166,7 +166,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     ab_json_add_number(object, "max_loss_scale",
                        config->max_loss_scale != 0 ? config->max_loss_scale : apex_default("max"));
     ab_json_add_number(object, "scale_window", ab_record_scale_window(config));
-    cJSON_AddNumberToObject(object, "eval_limit", (double)config->eval_limit);
+    cJSON_AddNumberToObject(object, "eval_limit", (double)ab_run_eval_limit(config));
     cJSON_AddBoolToObject(object, "noise_floor", config->floor_draws > 0);
     cJSON_AddNumberToObject(object, "floor_draws", config->floor_draws);
     return object;

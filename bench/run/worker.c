@@ -480,7 +480,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     communication_event(cell);
     replicas_event(cell, full);
     shadow_event(reference, config);
-    if (full && first) AB_TRY_GOTO(evaluation_event(cell, spec, config->eval_limit));
+    if (full && first) AB_TRY_GOTO(evaluation_event(cell, spec, ab_run_eval_limit(config)));
     if (full && first && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     if (full && first) AB_TRY_GOTO(save_gradients(cell, options->text[AB_OPTION_save_gradients]));
     end_event(first_step_at, task, config, energy_before);

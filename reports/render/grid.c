@@ -841,9 +841,19 @@ static ab_status add_floor_legend(const cJSON *document, ab_grid *grid) {
                     floors, draws_text(draws, number));
 }
 
+/* How much of the test set the accuracy is of. */
+static ab_status add_accuracy_legend(const cJSON *document, ab_grid *grid) {
+    const double limit = ab_json_number(document, "config.eval_limit", 0),
+                 all = ab_json_number(document, "data.test_count", 0);
+    char some[AB_TEXT_NUMBER + 32] = "";
+    if (limit > 0 && limit < all) ab_text_show(some, sizeof some, "%.0f samples of ", limit);
+    return add_line(&grid->legend, AB_TONE_FAINT,
+                    "final loss: mean of the last 20 training losses; acc.: accuracy on %sthe test set",
+                    some);
+}
+
 static ab_status add_legend(const cJSON *document, ab_grid *grid) {
     static const char *const lines[] = {
-        "final loss: mean of the last 20 training losses; acc.: accuracy on the test set",
         "speed vs O0: samples/s over O0's; void unless the work was equal and the training as good as O0's",
         "peak: bytes of all tensors and workspaces the cell held; skipped: steps without an update, because "
         "of an overflow",
@@ -857,6 +867,7 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
         "( ): modelled: nothing is cast in this cell; what a cast to the half format would have done",
     };
     AB_TRY(add_floor_legend(document, grid));
+    AB_TRY(add_accuracy_legend(document, grid));
     for (size_t i = 0; i < AB_COUNT_OF(lines); i++)
         AB_TRY(add_line(&grid->legend, AB_TONE_FAINT, "%s", lines[i]));
     return AB_OK;

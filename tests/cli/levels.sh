@@ -23,6 +23,8 @@ tiny=(--data synthetic --steps 3 --rounds 1 --batch 8 --no-plots --no-floor --qu
 run "${tiny[@]}" --net resnet8 --levels "$levels" --out "$work/r/result.json"
 expect_rc 0 "every level trains"
 follows_schema "$work/r/result.json" "every level"
+expect_text "$work/r/result.json" '"eval_limit": 24' "a short run evaluates as many samples as it trains on"
+expect_text "$work/out" "acc.: accuracy on 24 samples of the test set" "a short run says what it evaluated"
 expect_text "$work/r/result.json" '"level": "keras:mixed_float16"' "every level is recorded"
 
 run plan --net resnet8 --level O3 --to 'stem.conv=fp32,stage2=half'

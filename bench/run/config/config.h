@@ -9,7 +9,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_MAX_LIST = 32, AB_MAX_SCALES = 256, AB_TIMED_STEPS_AUTO = -1 };
+enum { AB_MAX_LIST = 32, AB_MAX_SCALES = 256, AB_TIMED_STEPS_AUTO = -1, AB_EVAL_LIMIT_AUTO = -1 };
 
 typedef struct ab_scale_choice {
     bool preset; /* use the level's own scale */
@@ -52,7 +52,8 @@ typedef struct ab_run_config {
     int threads;
     int64_t memory_limit; /* bytes; 0: none */
     int64_t timed_steps;  /* of rounds after the first; 0: all, AB_TIMED_STEPS_AUTO: timed_steps.h chooses */
-    int64_t rounds, eval_limit, cell_timeout_s, log_every;
+    int64_t rounds, cell_timeout_s, log_every;
+    int64_t eval_limit;   /* test samples; 0: all, AB_EVAL_LIMIT_AUTO: ab_run_eval_limit chooses */
     uint64_t probes;      /* bits as in probes/probe.h; 0: none */
     int64_t probe_every;  /* 0: never */
     double probe_budget;  /* largest share of the run time for probing; 0: no governor */

@@ -17,6 +17,13 @@ AB_MUST_CHECK ab_status ab_run_config_steps(const ab_options *options, ab_run_co
 AB_MUST_CHECK ab_status ab_run_config_start(const ab_run_config *config);
 void ab_run_config_clear(ab_run_config *config);
 
+/* Samples that a step trains on, by all its micro-batches. */
+int64_t ab_run_step_samples(const ab_run_config *config);
+
+/* Test samples to evaluate, 0 for all: --eval-limit; without it no more than the steps train on, so that a
+ * short run does not mostly evaluate. A forward pass is about a third of a step: at most a third is added. */
+int64_t ab_run_eval_limit(const ab_run_config *config);
+
 /* The formats whose products the cells may compute, as ab_machine_limits_measure takes them. */
 unsigned ab_run_product_formats(const ab_run_config *config);
 

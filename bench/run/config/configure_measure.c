@@ -65,6 +65,7 @@ static int available_threads(void) {
 static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     int64_t threads = available_threads(), draws = 1;
     config->timed_steps = AB_TIMED_STEPS_AUTO;
+    config->eval_limit = AB_EVAL_LIMIT_AUTO;
     AB_TRY(ab_option_integer(options, AB_OPTION_threads, 1, 1024, &threads));
     AB_TRY(ab_option_bytes(options, AB_OPTION_memory_limit, &config->memory_limit));
     AB_TRY(ab_option_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
@@ -75,6 +76,17 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     AB_TRY(ab_option_integer(options, AB_OPTION_cell_timeout, 0, 1 << 30, &config->cell_timeout_s));
     config->threads = (int)threads;
     return ab_option_integer(options, AB_OPTION_log_every, 1, 1LL << 40, &config->log_every);
+}
+
+int64_t ab_run_step_samples(const ab_run_config *config) {
+    return config->batch * (config->recipe.micro_batches > 1 ? config->recipe.micro_batches : 1);
+}
+
+int64_t ab_run_eval_limit(const ab_run_config *config) {
+    if (config->eval_limit != AB_EVAL_LIMIT_AUTO) return config->eval_limit;
+    const int64_t step = ab_run_step_samples(config), steps = config->first_step + config->steps;
+    const int64_t all = config->data ? config->data->split[AB_SPLIT_TEST].count : 0;
+    return steps < all / step ? steps * step : 0;
 }
 
 unsigned ab_run_product_formats(const ab_run_config *config) {

@@ -1,4 +1,5 @@
 /* Choosing a device by name. */
+#define _DEFAULT_SOURCE
 #include "kernels/core/device.h"
 #include "kernels/core/plugin.h"
 #include "kernels/core/text.h"
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* The index in "cuda" (0) or "cuda:N"; -1 for any other text. */
 static int cuda_index(const char *name) {
@@ -43,9 +45,28 @@ ab_status ab_device_open(const char *name, const ab_device **device, const char 
 
 /* The CPU's device table: the C library's memory. */
 
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Asks for huge pages where a block fills them, the last one at least by half: fewer look-ups of addresses, a
+ * fifth of the time of ops that move memory (docs/performance.md). Without them nothing else changes. */
+static void advise_huge_pages(void *block, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    if (block && bytes >= HUGE_PAGE) (void)madvise(block, bytes, MADV_HUGEPAGE);
+#else
+    (void)block, (void)bytes;
+#endif
+}
+
+/* Of a block: so that the last huge page is whole, or that it has none. */
+static size_t rounded_bytes(size_t bytes) {
+    const size_t unit = bytes >= HUGE_PAGE && bytes % HUGE_PAGE >= HUGE_PAGE / 2 ? HUGE_PAGE : 64;
+    return bytes > SIZE_MAX - unit ? 0 : bytes == 0 ? unit : (bytes + unit - 1) / unit * unit;
+}
+
 static ab_status cpu_alloc(size_t bytes, void **block) {
-    size_t rounded = (bytes + 63) / 64 * 64;
-    *block = rounded >= bytes ? aligned_alloc(64, rounded ? rounded : 64) : NULL;
+    const size_t rounded = rounded_bytes(bytes);
+    *block = rounded > 0 ? aligned_alloc(bytes >= HUGE_PAGE ? HUGE_PAGE : 64, rounded) : NULL;
+    advise_huge_pages(*block, rounded);
     return *block ? AB_OK : ab_fail(AB_NO_MEMORY, "cannot allocate %zu bytes of host memory", bytes);
 }
 

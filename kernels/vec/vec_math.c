@@ -164,18 +164,19 @@ static void row_moments(const float *x, int64_t n, float *mean, float *m2) {
     *m2 = (float)row_m2(x, *mean, n);
 }
 
-/* Sixteen independent maxima; max is associative except for the sign of zero. */
+/* Of independent maxima: max is associative except for the sign of zero. */
 static float row_max(const float *x, int64_t n) {
-    float lane[SUM_LANES], best = -INFINITY;
+    enum { APART = 4 };
+    wide best[APART];
     int64_t i = 0;
-    for (int k = 0; k < SUM_LANES; k++) lane[k] = -INFINITY;
-    for (; i + SUM_LANES <= n; i += SUM_LANES) {
-#pragma omp simd
-        for (int k = 0; k < SUM_LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
-    }
-    for (; i < n; i++) best = x[i] > best ? x[i] : best;
-    for (int k = 0; k < SUM_LANES; k++) best = lane[k] > best ? lane[k] : best;
-    return best;
+    for (int v = 0; v < APART; v++) best[v] = wide_set(-INFINITY);
+    for (; i + APART * LANES <= n; i += APART * LANES)
+        for (int v = 0; v < APART; v++) best[v] = wide_larger(wide_load(x + i + v * LANES), best[v]);
+    for (; i + LANES <= n; i += LANES) best[0] = wide_larger(wide_load(x + i), best[0]);
+    for (int v = 1; v < APART; v++) best[0] = wide_larger(best[0], best[v]);
+    float largest = wide_largest(best[0]);
+    for (; i < n; i++) largest = x[i] > largest ? x[i] : largest;
+    return largest;
 }
 
 static void exp_shifted(float *out, const float *x, float shift, int64_t n) { wide_exps(out, x, shift, n); }

@@ -106,6 +106,37 @@ static inline void narrow_bf16_plain(uint16_t *AB_RESTRICT dst, const float *AB_
 }
 #endif
 
+/* ---- bf16, vectors of eight ------------------------------------------------------------------ */
+
+#if defined(__AVX2__)
+
+/* Codes of numbers in the lower halves of lanes. */
+static inline __m256i narrowed_bf16_8(__m256 x) {
+    __m256i bits = _mm256_castps_si256(x);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, BF16_DROP), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    return _mm256_srli_epi32(rounded, BF16_DROP);
+}
+
+static inline __m256i narrowed_bf16_8_or_nan(__m256 x) {
+    const __m256i quiet = _mm256_or_si256(_mm256_castps_si256(x), _mm256_set1_epi32(QUIET));
+    return _mm256_blendv_epi8(narrowed_bf16_8(x), _mm256_srli_epi32(quiet, BF16_DROP),
+                              _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
+
+/* Codes of sixteen values. NaNs are rare: a branch costs less than to treat them with the others. */
+static AB_FORCE_INLINE __m256i narrowed_bf16_16(__m256 first, __m256 second) {
+    const bool nan = _mm256_movemask_ps(_mm256_cmp_ps(first, second, _CMP_UNORD_Q)) != 0;
+    /* packing works within 128-bit lanes: restore the order of the quarters */
+    const __m256i packed =
+        __builtin_expect(nan, 0)
+            ? _mm256_packus_epi32(narrowed_bf16_8_or_nan(first), narrowed_bf16_8_or_nan(second))
+            : _mm256_packus_epi32(narrowed_bf16_8(first), narrowed_bf16_8(second));
+    return _mm256_permute4x64_epi64(packed, 0xd8);
+}
+
+#endif
+
 /* ---- fp16 and bf16, AVX-512 ------------------------------------------------------------------ */
 
 #if defined(__AVX512F__)
@@ -238,31 +269,11 @@ static AB_FORCE_INLINE void widen_bf16(float *dst, const uint16_t *src, int64_t 
     widen_bf16_plain(dst + i, src + i, n - i);
 }
 
-/* Codes of numbers in the lower halves of lanes. */
-static inline __m256i narrowed_bf16_8(__m256 x) {
-    __m256i bits = _mm256_castps_si256(x);
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, BF16_DROP), _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-    return _mm256_srli_epi32(rounded, BF16_DROP);
-}
-
-static inline __m256i narrowed_bf16_8_or_nan(__m256 x) {
-    const __m256i quiet = _mm256_or_si256(_mm256_castps_si256(x), _mm256_set1_epi32(QUIET));
-    return _mm256_blendv_epi8(narrowed_bf16_8(x), _mm256_srli_epi32(quiet, BF16_DROP),
-                              _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
-}
-
 static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
         const __m256 first = _mm256_loadu_ps(src + i), second = _mm256_loadu_ps(src + i + HALF_LANES);
-        const bool nan = _mm256_movemask_ps(_mm256_cmp_ps(first, second, _CMP_UNORD_Q)) != 0;
-        /* packing works within 128-bit lanes: restore the order of the quarters */
-        const __m256i packed =
-            __builtin_expect(nan, 0)
-                ? _mm256_packus_epi32(narrowed_bf16_8_or_nan(first), narrowed_bf16_8_or_nan(second))
-                : _mm256_packus_epi32(narrowed_bf16_8(first), narrowed_bf16_8(second));
-        _mm256_storeu_si256((__m256i *)(void *)(dst + i), _mm256_permute4x64_epi64(packed, 0xd8));
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i), narrowed_bf16_16(first, second));
     }
     narrow_bf16_plain(dst + i, src + i, n - i);
 }

@@ -1,5 +1,6 @@
 /* The widest fp32 vector of the CPU level that a file is compiled for, and how many of them a matrix product
- * keeps in registers for each row. wide_fma is fused where the level has FMA.
+ * keeps in registers for each row. wide_fma is fused where the level has FMA. With AB_EIGHT_LANES defined, no
+ * vector is wider than eight lanes.
  *
  * Only vec_*.c include this. */
 #ifndef AB_KERNELS_VEC_VEC_WIDE_H
@@ -7,7 +8,7 @@
 
 #include "kernels/vec/vec.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(AB_EIGHT_LANES)
 
 enum { LANES = 16, MAX_VECTORS = 4 }; /* 24 accumulators of 32 registers */
 typedef __m512 wide;

@@ -134,7 +134,7 @@ static int buffers_of(const ab_op_io *io) {
 static bool can_fuse(const ab_op_io *io) {
     const ab_tail *tail = &io->tail;
     const ab_tensor *const all[] = {io->in[0], io->din[0], io->dout, tail->out, tail->dout};
-    if (!tail->out || ab_bn_stored_as(io->out->format) == AB_STORED_COUNT) return false;
+    if (!tail->out || ab_stored_as(io->out->format) == AB_STORED_COUNT) return false;
     for (size_t i = 0; i < AB_COUNT_OF(all); i++)
         if (all[i] && all[i]->format != io->out->format) return false;
     return true;
@@ -369,7 +369,7 @@ static void emit_groups(const pass *p, group_function f) {
 /* The tensors as they are stored where they have one format that the loops know and nobody looks. */
 static void choose_loops(pass *p) {
     const ab_format *format = p->x->format;
-    const ab_stored stored = ab_bn_stored_as(format);
+    const ab_stored stored = ab_stored_as(format);
     p->direct = stored != AB_STORED_COUNT && !p->exec->observer && (!p->dst || p->dst->format == format) &&
                 (!p->dy || p->dy->format == format);
     p->loops = &ab_vec_batch_norm_get()->of[p->direct ? stored : AB_STORED_FP32];

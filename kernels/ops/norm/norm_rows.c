@@ -82,18 +82,11 @@ static shared start(const ab_exec *exec, const ab_op_io *io, const ab_row_split 
 
 /* ---- formats ---------------------------------------------------------------------------------- */
 
-static int stored_as(const ab_tensor *tensor) {
-    return tensor->format == &ab_format_fp32   ? AB_STORED_FP32
-           : tensor->format == &ab_format_fp16 ? AB_STORED_FP16
-           : tensor->format == &ab_format_bf16 ? AB_STORED_BF16
-                                               : AB_STORED_COUNT;
-}
-
 /* Whether the loops over several rows compute a pass from `in` to `out`, or back. An observer wants rows
  * before they are rounded. */
 static bool several_rows(const ab_exec *exec, const ab_norm_rows *norm, const ab_tensor *in,
                          const ab_tensor *out) {
-    const int from = stored_as(in), to = stored_as(out);
+    const ab_stored from = ab_stored_as(in->format), to = ab_stored_as(out->format);
     const int64_t n = in->shape.dim[in->shape.ndim - 1];
     const bool all = from != AB_STORED_COUNT && to != AB_STORED_COUNT && !norm->fused && !norm->from_output;
     return all && n % AB_NORM_STEP == 0 && !exec->observer && ab_vec_norm_rows_get()->forward[from][to];
@@ -172,7 +165,7 @@ static void forward_chunk(void *argument, int64_t chunk, int thread) {
                                .eps = norm->eps,
                                .centred = norm->centred};
     (void)thread;
-    ab_vec_norm_rows_get()->forward[stored_as(p->a)][stored_as(p->dst)](&f);
+    ab_vec_norm_rows_get()->forward[ab_stored_as(p->a->format)][ab_stored_as(p->dst->format)](&f);
 }
 
 void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm) {
@@ -273,7 +266,7 @@ static void backward_chunk(void *argument, int64_t chunk, int thread) {
                                     .rows = ab_min64(FP32_ROWS, first + rows - row),
                                     .n = n,
                                     .centred = norm->centred};
-        ab_vec_norm_rows_get()->backward[stored_as(p->a)][stored_as(p->b)](&b);
+        ab_vec_norm_rows_get()->backward[ab_stored_as(p->a->format)][ab_stored_as(p->b->format)](&b);
         move_on(&s, n);
     }
 }

@@ -3,16 +3,60 @@
  * bits. */
 #include "kernels/ops/norm/vec_batch_norm.h"
 
-#include "kernels/ops/norm/vec_bn_stored.h"
+#include "kernels/ops/norm/vec_stored.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
+
+/* How many rows a sum of a column has in flight: row i is added to sum i % ROW_SUMS. */
+enum { ROW_SUMS = 4 };
 
 static inline int columns_left(int64_t left) { return left < LANES ? (int)left : LANES; }
 
 /* ---- blocks of columns ----------------------------------------------------------------------- */
 
-#if defined(AB_BN_BLOCKS)
+#if defined(AB_NORM_BLOCKS)
+
+/* dy where `above`, the output of a relu, is not 0, else 0; stored to `masked`, too. Absent ones are NULL. */
+static AB_FORCE_INLINE two load_dy_two(const void *dy, const void *above, void *masked, int64_t at,
+                                       ab_stored stored) {
+    if (!above && !masked) return load_two(dy, at, stored);
+    if (stored == AB_STORED_FP32) {
+        two d = load_two(dy, at, stored);
+        if (above) d = where_above(d, load_two(above, at, stored));
+        if (masked) store_values((float *)masked + at, d);
+        return d;
+    }
+    codes c = load_codes((const uint16_t *)dy + at);
+    if (above) c = codes_where(c, load_codes((const uint16_t *)above + at));
+    if (masked) store_codes((uint16_t *)masked + at, c);
+    return widened_two(c, stored);
+}
+
+/* The factors of a block of columns, in the order of load_two. */
+static AB_FORCE_INLINE two factors_of(const float *factor, int64_t c, bool fold, ab_stored stored) {
+    const float *p = factor + c;
+    const two x = {{wide_load_first(p, LANES), wide_load_first(fold ? p : p + LANES, LANES)}};
+    return stored == AB_STORED_BF16 ? even_and_odd(x) : x;
+}
+
+/* The sums of ROW_SUMS rows, in order of columns: a row is a block or, folded, a vector. Folded, only the
+ * first vector counts. */
+static AB_FORCE_INLINE two total_two(const two sums[ROW_SUMS], bool fold, ab_stored stored) {
+    if (!fold) {
+        const two sum = add_two(add_two(sums[0], sums[1]), add_two(sums[2], sums[3]));
+        return stored == AB_STORED_BF16 ? in_turns(sum) : sum;
+    }
+    const two a = stored == AB_STORED_BF16 ? in_turns(sums[0]) : sums[0];
+    const two b = stored == AB_STORED_BF16 ? in_turns(sums[1]) : sums[1];
+    const wide sum = wide_add(wide_add(a.v[0], a.v[1]), wide_add(b.v[0], b.v[1]));
+    return (two){{sum, sum}};
+}
+
+static AB_FORCE_INLINE void store_columns(float *p, two x, bool fold) {
+    wide_store_first(p, x.v[0], LANES);
+    if (!fold) wide_store_first(p + LANES, x.v[1], LANES);
+}
 
 /* Rows may be taken in pairs, one row a vector, where they have LANES channels; no gain in fp32. */
 static AB_FORCE_INLINE bool folds(const ab_bn_rows *r, ab_stored stored) {

@@ -7,9 +7,8 @@
 #ifndef AB_KERNELS_OPS_NORM_VEC_BATCH_NORM_H
 #define AB_KERNELS_OPS_NORM_VEC_BATCH_NORM_H
 
-#include "kernels/format/format.h"
+#include "kernels/ops/norm/stored.h"
 #include "kernels/vec/isa.h"
-#include "kernels/vec/stored.h"
 
 AB_BEGIN_DECLS
 
@@ -48,13 +47,6 @@ typedef struct ab_vec_batch_norm {
 } ab_vec_batch_norm;
 
 AB_BY_ISA(ab_vec_batch_norm, ab_vec_batch_norm)
-
-/* AB_STORED_COUNT: the loops do not know the format. */
-static inline ab_stored ab_bn_stored_as(const ab_format *format) {
-    if (format == &ab_format_fp32) return AB_STORED_FP32;
-    if (format == &ab_format_fp16) return AB_STORED_FP16;
-    return format == &ab_format_bf16 ? AB_STORED_BF16 : AB_STORED_COUNT;
-}
 
 AB_END_DECLS
 

@@ -2,7 +2,8 @@
  * spans, as in kernels/vec/vec_math.c. */
 #include "kernels/ops/norm/vec_norm_rows.h"
 
-#include "kernels/vec/vec_stored.h"
+#define AB_EIGHT_LANES 1 /* sixteen bf16 codes fill a vector of AVX2 */
+#include "kernels/ops/norm/vec_stored.h"
 
 #include <math.h>
 
@@ -19,19 +20,79 @@ enum { SPAN = 1024, AHEAD = 4, BACK = 2 };
 
 enum { FEW = 4 }; /* rows ahead of fp32 */
 
+enum { VECS = AB_NORM_STEP / LANES };
+
 /* The formats of x and dx, and of y and dy. */
 typedef struct formats {
     ab_stored in, out;
 } formats;
 
+/* ---- steps of AB_NORM_STEP values ------------------------------------------------------------- */
+
+/* `paired`: in the order of load_two, as rows of other operands are put by `pair`. */
+
+#if defined(AB_NORM_BLOCKS)
+
 static AB_FORCE_INLINE bool paired(formats f) { return f.in == AB_STORED_BF16 && f.out == AB_STORED_BF16; }
 
-static AB_FORCE_INLINE void load_x(vec *to, const void *p, int64_t at, formats f) {
-    load_sixteen(to, p, at, f.in, paired(f));
+static AB_FORCE_INLINE void load_step(wide *to, const void *p, int64_t at, ab_stored stored, formats f) {
+    if (paired(f)) {
+        const two x = load_two(p, at, stored);
+        for (int i = 0; i < VECS; i++) to[i] = x.v[i];
+    } else {
+        for (int i = 0; i < VECS; i++) to[i] = load(p, at + i * LANES, LANES, stored);
+    }
 }
 
-static AB_FORCE_INLINE void load_y(vec *to, const void *p, int64_t at, formats f) {
-    load_sixteen(to, p, at, f.out, paired(f));
+static AB_FORCE_INLINE void store_step(void *p, int64_t at, const wide *v, ab_stored stored, formats f) {
+    if (stored == AB_STORED_BF16 && !paired(f))
+        store_codes((uint16_t *)p + at, narrowed_bf16_16(v[0], v[1]));
+    else
+        store_two(p, at, (two){{v[0], v[1]}}, false, stored);
+}
+
+/* Sum of the values as a binary tree: of i and i + 8, then of i and i + 4, 2 and 1. */
+static AB_FORCE_INLINE float join(const wide *sums, formats f) {
+    const two x = {{sums[0], sums[1]}}, y = paired(f) ? in_turns(x) : x;
+    return wide_join(wide_add(y.v[0], y.v[1]));
+}
+
+static void pair(float *row, int64_t n) {
+    for (int64_t i = 0; i < n; i += AB_NORM_STEP) store_values(row + i, even_and_odd(load_values(row + i)));
+}
+
+static void part(float *row, int64_t n) {
+    for (int64_t i = 0; i < n; i += AB_NORM_STEP) store_values(row + i, in_turns(load_values(row + i)));
+}
+
+#else
+
+static AB_FORCE_INLINE void load_step(wide *to, const void *p, int64_t at, ab_stored stored, formats f) {
+    (void)f;
+    for (int i = 0; i < VECS; i++) to[i] = load(p, at + i * LANES, LANES, stored);
+}
+
+static AB_FORCE_INLINE void store_step(void *p, int64_t at, const wide *v, ab_stored stored, formats f) {
+    (void)f;
+    for (int i = 0; i < VECS; i++) store(p, at + i * LANES, v[i], LANES, stored);
+}
+
+static AB_FORCE_INLINE float join(const wide *sums, formats f) {
+    (void)f;
+    return wide_join(wide_add(wide_add(sums[0], sums[2]), wide_add(sums[1], sums[3])));
+}
+
+static void pair(float *row, int64_t n) { (void)row, (void)n; }
+static void part(float *row, int64_t n) { (void)row, (void)n; }
+
+#endif
+
+static AB_FORCE_INLINE void load_x(wide *to, const void *p, int64_t at, formats f) {
+    load_step(to, p, at, f.in, f);
+}
+
+static AB_FORCE_INLINE void load_y(wide *to, const void *p, int64_t at, formats f) {
+    load_step(to, p, at, f.out, f);
 }
 
 /* Rows at once. fp32 comes from memory more often, and many rows in turns are no stream that a CPU fetches
@@ -42,8 +103,8 @@ static AB_FORCE_INLINE int rows_ahead(formats f) {
 }
 static AB_FORCE_INLINE int rows_back(formats f) { return f.in == AB_STORED_FP32 ? 1 : BACK; }
 
-static AB_FORCE_INLINE vec row_at(const float *row, int64_t c, int v) {
-    return vec_load(row + c + v * VEC_LANES, VEC_LANES);
+static AB_FORCE_INLINE wide row_at(const float *row, int64_t c, int v) {
+    return wide_load(row + c + v * LANES);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -56,37 +117,37 @@ static AB_FORCE_INLINE void sum_rows(const void *x, int64_t at, int64_t n, int r
     for (int r = 0; r < rows; r++) total[r] = 0.0;
     for (int64_t first = 0; first < n; first += SPAN) {
         const int64_t end = first + SPAN < n ? first + SPAN : n;
-        vec sums[AHEAD][VECS], value[VECS];
+        wide sums[AHEAD][VECS], value[VECS];
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECS; v++) sums[r][v] = vec_set(0.0f);
-        for (int64_t i = first; i < end; i += SIXTEEN)
+            for (int v = 0; v < VECS; v++) sums[r][v] = wide_set(0.0f);
+        for (int64_t i = first; i < end; i += AB_NORM_STEP)
 #pragma GCC unroll 8
             for (int r = 0; r < rows; r++) {
                 load_x(value, x, at + r * n + i, f);
 #pragma GCC unroll 4
                 for (int v = 0; v < VECS; v++) {
-                    if (of == DEVIATION) value[v] = vec_sub(value[v], vec_set(mean[r]));
-                    if (of != VALUE) value[v] = vec_mul(value[v], value[v]);
-                    sums[r][v] = vec_add(sums[r][v], value[v]);
+                    if (of == DEVIATION) value[v] = wide_sub(value[v], wide_set(mean[r]));
+                    if (of != VALUE) value[v] = wide_mul(value[v], value[v]);
+                    sums[r][v] = wide_add(sums[r][v], value[v]);
                 }
             }
-        for (int r = 0; r < rows; r++) total[r] += (double)join_sixteen(sums[r], paired(f));
+        for (int r = 0; r < rows; r++) total[r] += (double)join(sums[r], f);
     }
 }
 
 /* Row after row: stores to several rows in turns cost more than the loads of weights that they save. */
 static AB_FORCE_INLINE void normalise(const ab_norm_forward *p, int64_t at, float mean, float rstd,
                                       bool biased, formats f) {
-    const vec m = vec_set(mean), s = vec_set(rstd);
-    vec y[VECS];
-    for (int64_t c = 0; c < p->n; c += SIXTEEN) {
+    const wide m = wide_set(mean), s = wide_set(rstd);
+    wide y[VECS];
+    for (int64_t c = 0; c < p->n; c += AB_NORM_STEP) {
         load_x(y, p->x, at + c, f);
 #pragma GCC unroll 4
         for (int v = 0; v < VECS; v++) {
-            y[v] = vec_mul(vec_mul(vec_sub(y[v], m), s), row_at(p->weight, c, v));
-            if (biased) y[v] = vec_add(y[v], row_at(p->bias, c, v));
+            y[v] = wide_mul(wide_mul(wide_sub(y[v], m), s), row_at(p->weight, c, v));
+            if (biased) y[v] = wide_add(y[v], row_at(p->bias, c, v));
         }
-        store_sixteen(p->y, at + c, y, f.out, paired(f));
+        store_step(p->y, at + c, y, f.out, f);
     }
 }
 
@@ -160,13 +221,13 @@ typedef struct back_rows {
 
 /* Their sums on the way. */
 typedef struct sums_back {
-    vec sums[BACK][VECS], dots[BACK][VECS];
+    wide sums[BACK][VECS], dots[BACK][VECS];
 } sums_back;
 
 /* Adds the terms of sixteen columns to the sums, and dy xhat and dy to the gradients of the parameters. */
 static AB_FORCE_INLINE void add_terms(const ab_norm_backward *p, int64_t at, int64_t c, int rows,
                                       const back_rows *of, sums_back *s, formats f) {
-    vec weight[VECS], dweight[VECS], dbias[VECS], x[VECS], dy[VECS];
+    wide weight[VECS], dweight[VECS], dbias[VECS], x[VECS], dy[VECS];
     for (int v = 0; v < VECS; v++) {
         weight[v] = row_at(p->weight, c, v);
         dweight[v] = row_at(p->dweight, c, v);
@@ -178,17 +239,17 @@ static AB_FORCE_INLINE void add_terms(const ab_norm_backward *p, int64_t at, int
         load_y(dy, p->dy, at + r * p->n + c, f);
 #pragma GCC unroll 4
         for (int v = 0; v < VECS; v++) {
-            const vec pulled = vec_mul(dy[v], weight[v]),
-                      xhat = vec_mul(vec_sub(x[v], vec_set(of->mean[r])), vec_set(of->rstd[r]));
-            s->sums[r][v] = vec_add(s->sums[r][v], pulled);
-            s->dots[r][v] = vec_add(s->dots[r][v], vec_mul(pulled, xhat));
-            dweight[v] = vec_add(dweight[v], vec_mul(dy[v], xhat));
-            dbias[v] = vec_add(dbias[v], dy[v]);
+            const wide pulled = wide_mul(dy[v], weight[v]),
+                       xhat = wide_mul(wide_sub(x[v], wide_set(of->mean[r])), wide_set(of->rstd[r]));
+            s->sums[r][v] = wide_add(s->sums[r][v], pulled);
+            s->dots[r][v] = wide_add(s->dots[r][v], wide_mul(pulled, xhat));
+            dweight[v] = wide_add(dweight[v], wide_mul(dy[v], xhat));
+            dbias[v] = wide_add(dbias[v], dy[v]);
         }
     }
     for (int v = 0; v < VECS; v++) {
-        vec_store(p->dweight + c + v * VEC_LANES, dweight[v], VEC_LANES);
-        vec_store(p->dbias + c + v * VEC_LANES, dbias[v], VEC_LANES);
+        wide_store(p->dweight + c + v * LANES, dweight[v]);
+        wide_store(p->dbias + c + v * LANES, dbias[v]);
     }
 }
 
@@ -199,11 +260,11 @@ static AB_FORCE_INLINE void sum_gradients(const ab_norm_backward *p, int64_t at,
         const int64_t end = first + SPAN < p->n ? first + SPAN : p->n;
         sums_back s;
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECS; v++) s.sums[r][v] = s.dots[r][v] = vec_set(0.0f);
-        for (int64_t c = first; c < end; c += SIXTEEN) add_terms(p, at, c, rows, of, &s, f);
+            for (int v = 0; v < VECS; v++) s.sums[r][v] = s.dots[r][v] = wide_set(0.0f);
+        for (int64_t c = first; c < end; c += AB_NORM_STEP) add_terms(p, at, c, rows, of, &s, f);
         for (int r = 0; r < rows; r++) {
-            sum[r] += (double)join_sixteen(s.sums[r], paired(f));
-            dot[r] += (double)join_sixteen(s.dots[r], paired(f));
+            sum[r] += (double)join(s.sums[r], f);
+            dot[r] += (double)join(s.dots[r], f);
         }
     }
     for (int r = 0; r < rows; r++) {
@@ -215,18 +276,18 @@ static AB_FORCE_INLINE void sum_gradients(const ab_norm_backward *p, int64_t at,
 /* by_sum, by_dot: a row's means of dy weight and of dy weight xhat. */
 static AB_FORCE_INLINE void gradient(const ab_norm_backward *p, int64_t at, float mean, float rstd,
                                      float by_sum, float by_dot, formats f) {
-    const vec m = vec_set(mean), s = vec_set(rstd), sum = vec_set(by_sum), dot = vec_set(by_dot);
-    vec x[VECS], dy[VECS];
-    for (int64_t c = 0; c < p->n; c += SIXTEEN) {
+    const wide m = wide_set(mean), s = wide_set(rstd), sum = wide_set(by_sum), dot = wide_set(by_dot);
+    wide x[VECS], dy[VECS];
+    for (int64_t c = 0; c < p->n; c += AB_NORM_STEP) {
         load_x(x, p->x, at + c, f);
         load_y(dy, p->dy, at + c, f);
 #pragma GCC unroll 4
         for (int v = 0; v < VECS; v++) {
-            const vec pulled = vec_mul(dy[v], row_at(p->weight, c, v)),
-                      part = vec_mul(vec_mul(vec_sub(x[v], m), s), dot);
-            x[v] = vec_mul(s, vec_sub(vec_sub(pulled, sum), part));
+            const wide pulled = wide_mul(dy[v], row_at(p->weight, c, v)),
+                       part = wide_mul(wide_mul(wide_sub(x[v], m), s), dot);
+            x[v] = wide_mul(s, wide_sub(wide_sub(pulled, sum), part));
         }
-        store_sixteen(p->dx, at + c, x, f.in, paired(f));
+        store_step(p->dx, at + c, x, f.in, f);
     }
 }
 
@@ -269,9 +330,6 @@ static void move_on(double *all, float *few, int64_t n) {
         few[i] = 0.0f;
     }
 }
-
-static void pair(float *row, int64_t n) { pair_row(row, n, false); }
-static void part(float *row, int64_t n) { pair_row(row, n, true); }
 
 /* ---- one set of loops per pair of formats ---------------------------------------------------- */
 

@@ -328,6 +328,33 @@ static void a_nan_spoils_only_its_channel(void **state) {
     op_run_close(&r);
 }
 
+/* A weight that is NaN with all its bits set, which a rounding of numbers would carry over into a zero. */
+static void check_whole_nan(const void *argument) {
+    const bn_case *k = argument;
+    const uint32_t all = 0x7fffffff;
+    for (size_t f = 0; f < AB_COUNT_OF(mixes); f++) {
+        op_attrs attrs = attrs_of(k, true);
+        op_run r;
+        open_case(&r, k, &attrs, mixes[f], true);
+        if (mixes[f].param == &ab_format_fp32)
+            memcpy(r.param[GAMMA].data, &all, sizeof all);
+        else
+            oracle_put(&r.param[GAMMA], 0, (double)NAN);
+        op_run_both(&r);
+        for (int64_t i = 0; i < ab_tensor_count(&r.out); i++) {
+            assert_int_equal(isnan(oracle_get(&r.out, i)) != 0, i % k->c == 0);
+            assert_int_equal(isnan(oracle_get(&r.din[0], i)) != 0, i % k->c == 0);
+        }
+        op_run_close(&r);
+    }
+}
+
+static void a_nan_of_any_bits_stays_one(void **state) {
+    (void)state;
+    for (size_t i = 0; i < AB_COUNT_OF(cases); i++)
+        if (cases[i].n * cases[i].h * cases[i].w > 1) op_each_machine(check_whole_nan, &cases[i]);
+}
+
 static void one_value_a_channel_cannot_train(void **state) {
     (void)state;
     static const bn_case single = {1, 1, 1, 4, 1.0, 0.0, 0.0, 1e-5, 0.1, 0};
@@ -376,6 +403,7 @@ int main(void) {
         cmocka_unit_test(bits_depend_neither_on_the_lanes_nor_on_the_cpu_level),
         cmocka_unit_test(a_large_mean_does_not_cancel_the_variance),
         cmocka_unit_test(a_nan_spoils_only_its_channel),
+        cmocka_unit_test(a_nan_of_any_bits_stays_one),
         cmocka_unit_test(one_value_a_channel_cannot_train),
         cmocka_unit_test(parameters_are_named_and_initialised_like_torch),
     };

@@ -1,22 +1,21 @@
-/* Values as batch norm's tensors store them, as vectors of fp32: by vector and, with AVX2 and above, by block
- * of two vectors, which takes fewer operations a value.
+/* Values as tensors store them, fp32, fp16 or bf16 in memory and fp32 in registers: by vector and, with AVX2
+ * and above, by block of two vectors, which takes fewer operations a value of bf16. The format is a constant
+ * of every caller, so that each gets loops of its own. With AB_EIGHT_LANES defined, vectors are those of AVX2
+ * where there is AVX-512.
  *
- * Only vec_batch_norm.c includes this. */
-#ifndef AB_KERNELS_OPS_NORM_VEC_BN_STORED_H
-#define AB_KERNELS_OPS_NORM_VEC_BN_STORED_H
+ * Internal to kernels/ops/norm, where only vec_*.c include it. */
+#ifndef AB_KERNELS_OPS_NORM_VEC_STORED_H
+#define AB_KERNELS_OPS_NORM_VEC_STORED_H
 
-#include "kernels/vec/stored.h"
+#include "kernels/ops/norm/stored.h"
 #include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
-
-/* How many rows a sum of a column has in flight: row i is added to sum i % ROW_SUMS. */
-enum { ROW_SUMS = 4 };
 
 /* ---- stored values --------------------------------------------------------------------------- */
 
 /* Widening leaves signalling NaNs of bf16 as they are: whatever reads the values quietens them. */
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(AB_EIGHT_LANES)
 
 static AB_FORCE_INLINE wide load_half(const uint16_t *p, int n, ab_stored stored) {
     const __m256i codes = n == LANES ? _mm256_loadu_si256((const __m256i *)(const void *)p)
@@ -50,7 +49,7 @@ static AB_FORCE_INLINE wide widened(__m128i codes, ab_stored stored) {
 
 static AB_FORCE_INLINE __m128i narrowed(wide v, ab_stored stored) {
     if (stored == AB_STORED_FP16) return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256i codes = narrowed_bf16_8(v);
+    const __m256i codes = narrowed_bf16_8_or_nan(v);
     /* packing works within 128-bit lanes: their lower quarters side by side */
     return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(codes, codes), 0xd8));
 }
@@ -133,7 +132,7 @@ static AB_FORCE_INLINE wide as_stored(wide v, ab_stored stored) {
 
 #if defined(__AVX2__)
 
-#define AB_BN_BLOCKS 1
+#define AB_NORM_BLOCKS 1
 
 enum { BLOCK = 2 * LANES };
 
@@ -144,7 +143,7 @@ typedef struct two {
     wide v[2];
 } two;
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(AB_EIGHT_LANES)
 
 typedef __m512i codes;
 
@@ -289,22 +288,6 @@ static AB_FORCE_INLINE two where_above(two x, two above) {
     return (two){{wide_where_above(x.v[0], above.v[0]), wide_where_above(x.v[1], above.v[1])}};
 }
 
-/* dy where `above`, the output of a relu, is not 0, else 0; stored to `masked`, too. Absent ones are NULL. */
-static AB_FORCE_INLINE two load_dy_two(const void *dy, const void *above, void *masked, int64_t at,
-                                       ab_stored stored) {
-    if (!above && !masked) return load_two(dy, at, stored);
-    if (stored == AB_STORED_FP32) {
-        two d = load_two(dy, at, stored);
-        if (above) d = where_above(d, load_two(above, at, stored));
-        if (masked) store_values((float *)masked + at, d);
-        return d;
-    }
-    codes c = load_codes((const uint16_t *)dy + at);
-    if (above) c = codes_where(c, load_codes((const uint16_t *)above + at));
-    if (masked) store_codes((uint16_t *)masked + at, c);
-    return widened_two(c, stored);
-}
-
 static AB_FORCE_INLINE codes bf16_relu_codes(two x, bool relu) {
     if (__builtin_expect(any_nan(x), 0)) return bf16_codes_or_nan(relu ? where_above(x, x) : x);
     return relu ? codes_at_least_0(bf16_codes(x)) : bf16_codes(x);
@@ -326,13 +309,6 @@ static AB_FORCE_INLINE two as_stored_two(two x, ab_stored stored) {
     return (two){{as_stored(x.v[0], stored), as_stored(x.v[1], stored)}};
 }
 
-/* The factors of a block of columns, in the order of load_two. */
-static AB_FORCE_INLINE two factors_of(const float *factor, int64_t c, bool fold, ab_stored stored) {
-    const float *p = factor + c;
-    const two x = {{wide_load_first(p, LANES), wide_load_first(fold ? p : p + LANES, LANES)}};
-    return stored == AB_STORED_BF16 ? even_and_odd(x) : x;
-}
-
 static AB_FORCE_INLINE two add_two(two a, two b) {
     return (two){{wide_add(a.v[0], b.v[0]), wide_add(a.v[1], b.v[1])}};
 }
@@ -343,24 +319,6 @@ static AB_FORCE_INLINE two sub_two(two a, two b) {
 
 static AB_FORCE_INLINE two mul_two(two a, two b) {
     return (two){{wide_mul(a.v[0], b.v[0]), wide_mul(a.v[1], b.v[1])}};
-}
-
-/* The sums of ROW_SUMS rows, in order of columns: a row is a block or, folded, a vector. Folded, only the
- * first vector counts. */
-static AB_FORCE_INLINE two total_two(const two sums[ROW_SUMS], bool fold, ab_stored stored) {
-    if (!fold) {
-        const two sum = add_two(add_two(sums[0], sums[1]), add_two(sums[2], sums[3]));
-        return stored == AB_STORED_BF16 ? in_turns(sum) : sum;
-    }
-    const two a = stored == AB_STORED_BF16 ? in_turns(sums[0]) : sums[0];
-    const two b = stored == AB_STORED_BF16 ? in_turns(sums[1]) : sums[1];
-    const wide sum = wide_add(wide_add(a.v[0], a.v[1]), wide_add(b.v[0], b.v[1]));
-    return (two){{sum, sum}};
-}
-
-static AB_FORCE_INLINE void store_columns(float *p, two x, bool fold) {
-    wide_store_first(p, x.v[0], LANES);
-    if (!fold) wide_store_first(p + LANES, x.v[1], LANES);
 }
 
 #endif

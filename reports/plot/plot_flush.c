@@ -4,6 +4,7 @@
 #include "reports/plot/strips.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
+#include "reports/record/sampling.h"
 #include "reports/record/text.h"
 
 #include <assert.h>
@@ -111,9 +112,8 @@ static ab_strip collect(const cJSON *tensors, const char *layer, bool cast_only)
     ab_strip strip = {.stride = 1};
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, tensors) {
-        if (strcmp(ab_json_text(tensor, "layer", ""), layer) != 0) continue;
-        if (cast_only && !ab_json_is_true(tensor, "cast")) continue;
-        ab_strip_add(&strip, ab_json_at(tensor, "steps"), "flushed");
+        if (ab_tensor_counts(tensor, cast_only, layer))
+            ab_strip_add(&strip, ab_json_at(tensor, "steps"), "flushed");
     }
     return strip;
 }

@@ -7,6 +7,11 @@
 
 enum { FEWEST = 3 }; /* a trend of n columns leaves n - 2 degrees of freedom */
 
+bool ab_tensor_counts(const cJSON *tensor, bool cast_only, const char *layer) {
+    if (cast_only && !ab_json_is_true(tensor, "cast")) return false;
+    return !layer || strcmp(layer, ab_json_text(tensor, "layer", "")) == 0;
+}
+
 typedef struct columns {
     int n;
     double nonzero[AB_FLUSH_COLUMNS], part[AB_FLUSH_COLUMNS];
@@ -39,8 +44,7 @@ ab_sampling ab_flushed_of_all_steps(const cJSON *cell, bool cast_only, const cha
     const cJSON *tensor;
     columns sum = {0};
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
-        if (cast_only && !ab_json_is_true(tensor, "cast")) continue;
-        if (layer && strcmp(layer, ab_json_text(tensor, "layer", "")) != 0) continue;
+        if (!ab_tensor_counts(tensor, cast_only, layer)) continue;
         add_columns(ab_json_at(tensor, "steps.nonzero"), ab_json_at(tensor, "steps.flushed"), &sum);
     }
     return bound(cell, &sum, interval);

@@ -1,4 +1,4 @@
-/* How far a share of the values of the probed steps may be from that of all steps. */
+/* Which tensors a share is counted of, and how far that of the probed steps may be from that of all steps. */
 #ifndef AB_REPORTS_RECORD_SAMPLING_H
 #define AB_REPORTS_RECORD_SAMPLING_H
 
@@ -8,6 +8,10 @@
 #include <stdbool.h>
 
 AB_BEGIN_DECLS
+
+/* Whether a tensor of a cell's probes.tensors belongs to a sum over those of `layer`, or of all layers: NULL;
+ * cast_only: over those that were cast. */
+bool ab_tensor_counts(const cJSON *tensor, bool cast_only, const char *layer);
 
 typedef enum ab_sampling { AB_EVERY_STEP, AB_TOO_FEW_STEPS, AB_SOME_STEPS } ab_sampling;
 

@@ -238,8 +238,7 @@ static tally tally_tensors(const cJSON *tensors, bool cast_only, const char *lay
     tally sum = {0, 0, 0};
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, tensors) {
-        if (cast_only && !ab_json_is_true(tensor, "cast")) continue;
-        if (layer && strcmp(layer, ab_json_text(tensor, "layer", "")) != 0) continue;
+        if (!ab_tensor_counts(tensor, cast_only, layer)) continue;
         sum.nonzero += ab_json_number(tensor, "nonzero", 0);
         sum.flushed += ab_json_number(tensor, "flushed", 0);
         sum.overflowed += ab_json_number(tensor, "overflowed", 0);

@@ -44,7 +44,7 @@ enum { PIECE = 64 };
 
 static void exp_map(float *out, const float *a, const float *unused, int64_t n) {
     (void)unused;
-    wide_exps(out, a, 0.0f, n);
+    wide_exps_long(out, a, 0.0f, n);
 }
 
 MAP_EXP(tanh_map, 2.0f * ab_magnitude(x), ab_tanh_from(x, e))
@@ -179,7 +179,9 @@ static float row_max(const float *x, int64_t n) {
     return largest;
 }
 
-static void exp_shifted(float *out, const float *x, float shift, int64_t n) { wide_exps(out, x, shift, n); }
+static void exp_shifted(float *out, const float *x, float shift, int64_t n) {
+    wide_exps_long(out, x, shift, n);
+}
 
 static double exp_sum(float *out, const float *x, float shift, int64_t n) {
     double total = 0.0;

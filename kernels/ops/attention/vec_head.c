@@ -12,8 +12,10 @@
 /* ROWS by VECTORS sums of a tile stay in registers. BLOCK: queries whose scores are computed at a time.
  * LINES: partial sums over keys, which vec_rows.c has in lanes. FETCHED: rows fetched with every tile. */
 #if defined(__AVX512F__)
+#define HALVES 1
 enum { ROWS = 8 };
 #else
+#define HALVES 0 /* tiles with half a vector of columns */
 enum { ROWS = 6 };
 #endif
 enum { VECTORS = 2, BLOCK = AB_HEAD_STEP, LINES = 16, FETCHED = 12 };
@@ -21,6 +23,24 @@ enum { VECTORS = 2, BLOCK = AB_HEAD_STEP, LINES = 16, FETCHED = 12 };
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t row_step(const ab_head *h) { return (h->queries + BLOCK - 1) / BLOCK * BLOCK; }
+
+static inline vec vec_fma(float a, vec b, vec c) { return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c); }
+
+/* The larger of a and b behind the first n lanes, b in those. */
+static inline wide wide_larger_behind(wide a, int64_t n, wide b) {
+    const int64_t first = larger(0, smaller(n, LANES));
+    return wide_larger(wide_first_or(wide_set(-INFINITY), (int)first, a), b);
+}
+
+#if HALVES
+static inline vec vec_larger_behind(vec a, int64_t n, vec b) {
+    const int64_t first = larger(0, smaller(n, VEC_LANES));
+    return _mm256_mask_max_ps(b, (__mmask8)(0xffU << (unsigned)first), a, b);
+}
+#endif
+
+/* The lanes of v behind its first n; the others 0. */
+static inline wide wide_behind(wide v, int64_t n) { return wide_first_or(wide_zero(), (int)n, v); }
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
@@ -37,22 +57,59 @@ typedef struct tile_sums {
     const float *row[ROWS], *b;
     int64_t a_inner, b_step;
     wide sum[ROWS][VECTORS];
+    vec half[ROWS];
 } tile_sums;
+
+/* What a tile has: half a vector of columns or not, and then `vectors` whole ones. Constants where a tile is
+ * inlined. */
+typedef struct tile_width {
+    bool half;
+    int vectors;
+} tile_width;
 
 /* Adds value k of the inner dimension to rows [first, end). */
 static AB_FORCE_INLINE void add_step(tile_sums *t, int64_t k, const int first, const int end,
-                                     const int vectors, const bool turned) {
-    const float *b = t->b + k * t->b_step;
+                                     const tile_width has, const bool turned) {
+    const float *b = t->b + k * t->b_step, *whole = has.half ? b + VEC_LANES : b;
+    const vec half = has.half ? vec_load(b, VEC_LANES) : vec_set(0.0f);
     wide line[VECTORS];
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; v++) line[v] = wide_load(b + v * LANES);
+    for (int v = 0; v < has.vectors; v++) line[v] = wide_load(whole + v * LANES);
 #pragma GCC unroll 8
     for (int r = first; r < end; r++) {
         const float a = turned ? t->row[0][k * t->a_inner + r] : t->row[r][k];
+        if (has.half) t->half[r] = vec_fma(a, half, t->half[r]);
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) t->sum[r][v] = wide_fma(a, line[v], t->sum[r][v]);
+        for (int v = 0; v < has.vectors; v++) t->sum[r][v] = wide_fma(a, line[v], t->sum[r][v]);
     }
 }
+
+static AB_FORCE_INLINE tile_sums begin_tile(const tile *x) {
+    tile_sums t = {.b = x->b, .a_inner = x->a_inner, .b_step = x->b_step};
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+        t.row[r] = x->a + r * x->a_row;
+        t.half[r] = vec_set(0.0f);
+#pragma GCC unroll 2
+        for (int v = 0; v < VECTORS; v++) t.sum[r][v] = wide_zero();
+    }
+    return t;
+}
+
+static AB_FORCE_INLINE void scale_tile(tile_sums *t, float alpha, const tile_width has) {
+    if (alpha == 1.0f) return;
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+        if (has.half) t->half[r] = vec_mul(vec_set(alpha), t->half[r]);
+#pragma GCC unroll 2
+        for (int v = 0; v < has.vectors; v++) t->sum[r][v] = wide_scale(alpha, t->sum[r][v]);
+    }
+}
+
+/* The last tile begins where it ends with the rows, and computes some again. */
+static inline int64_t tile_row(int64_t row, int64_t rows) { return smaller(row, rows - ROWS); }
+
+/* ---- products over keys or queries ------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
 #define EACH_ROW(what) what(1) what(2) what(3) what(4) what(5) what(6) what(7)
@@ -67,154 +124,36 @@ typedef enum tile_shape {
     UNTIL   /* of a tile's row i what is behind row + i */
 } tile_shape;
 
-#define ADD_BEFORE(i) add_step(&t, x->row + (i)-1, 0, i, vectors, turned);
-#define ADD_UNTIL(i) add_step(&t, x->row + (i), i, ROWS, vectors, turned);
+static const tile_width two_vectors = {false, VECTORS};
+
+#define ADD_BEFORE(i) add_step(&t, x->row + (i)-1, 0, i, two_vectors, turned);
+#define ADD_UNTIL(i) add_step(&t, x->row + (i), i, ROWS, two_vectors, turned);
 
 /* c = alpha a b. turned: a_row is 1. */
-static AB_FORCE_INLINE void run_tile(const tile *x, const tile_shape shape, const int vectors,
-                                     const bool turned) {
-    tile_sums t = {.b = x->b, .a_inner = x->a_inner, .b_step = x->b_step};
+static AB_FORCE_INLINE void run_tile(const tile *x, const tile_shape shape, const bool turned) {
+    tile_sums t = begin_tile(x);
     int64_t first = 0, end = x->inner;
-#pragma GCC unroll 8
-    for (int r = 0; r < ROWS; r++) {
-        t.row[r] = x->a + r * x->a_row;
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) t.sum[r][v] = wide_zero();
-    }
     if (shape == BEFORE) {
         EACH_ROW(ADD_BEFORE)
         first = x->row + ROWS - 1;
     }
     if (shape == UNTIL) end = x->row + 1;
-    for (int64_t k = first; k < end; k++) add_step(&t, k, 0, ROWS, vectors, turned);
+#pragma GCC unroll 2
+    for (int64_t k = first; k < end; k++) add_step(&t, k, 0, ROWS, two_vectors, turned);
     if (shape == UNTIL) {
         EACH_ROW(ADD_UNTIL)
     }
+    scale_tile(&t, x->alpha, two_vectors);
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++)
-            wide_store(x->c + r * x->c_step + v * LANES, wide_scale(x->alpha, t.sum[r][v]));
+        for (int v = 0; v < VECTORS; v++) wide_store(x->c + r * x->c_step + v * LANES, t.sum[r][v]);
 }
 
-static void one_vector(const tile *x) { run_tile(x, WHOLE, 1, false); }
-static void two_vectors(const tile *x) { run_tile(x, WHOLE, 2, false); }
-static void two_turned(const tile *x) { run_tile(x, WHOLE, 2, true); }
-static void two_before(const tile *x) { run_tile(x, BEFORE, 2, false); }
-static void two_until(const tile *x) { run_tile(x, UNTIL, 2, true); }
-
-/* The last tile begins where it ends with the rows, and computes some again. */
-static inline int64_t tile_row(int64_t row, int64_t rows) { return smaller(row, rows - ROWS); }
-
-/* ---- scores ---------------------------------------------------------------------------------- */
-
-/* to = alpha b a^T of the queries [first, first + n): rows of keys, lanes of queries. a: rows of queries; b:
- * of keys. */
-static void score_block(const ab_head *h, const ab_head_rows *a, const ab_head_rows *b, int64_t width,
-                        float alpha, int64_t first, float *to) {
-    _Alignas(64) float turned[AB_HEAD_MOST * BLOCK];
-    const int64_t step = row_step(h), n = smaller(BLOCK, h->queries - first),
-                  keys = h->causal ? first + n : h->keys;
-    wide_transpose(turned, BLOCK, a->data + first * a->step, a->step, n, width);
-    for (int64_t at = 0; at < keys; at += ROWS) {
-        const int64_t key = tile_row(at, keys);
-        const int64_t seen = h->causal ? larger(0, key - first) / LANES * LANES : 0;
-        for (int64_t lane = seen; lane < n;) {
-            const tile x = {.a = b->data + key * b->step,
-                            .b = turned + lane,
-                            .c = to + key * step + first + lane,
-                            .a_row = b->step,
-                            .a_inner = 1,
-                            .b_step = BLOCK,
-                            .c_step = step,
-                            .inner = width,
-                            .alpha = alpha};
-            const bool two = n - lane > LANES;
-            ab_fetch_some(h->fetches, FETCHED);
-            (two ? two_vectors : one_vector)(&x);
-            lane += two ? 2 * LANES : LANES;
-        }
-    }
-}
-
-/* ---- columns of scores: LANES queries ----------------------------------------------------------- */
-
-typedef struct column {
-    float *p, *dp;
-    int64_t step, whole, keys; /* every lane sees the first `whole` keys */
-} column;
-
-static column column_at(const ab_head *h, int64_t query) {
-    const int64_t end = smaller(query + LANES, h->queries);
-    return (column){.p = h->p + query,
-                    .dp = h->dp + query,
-                    .step = row_step(h),
-                    .whole = h->causal ? smaller(query + 1, h->keys) : h->keys,
-                    .keys = h->causal ? end : h->keys};
-}
-
-/* The lanes behind the first n of v; the others 0. */
-static inline wide wide_behind(wide v, int64_t n) { return wide_first_or(wide_zero(), (int)n, v); }
-
-static inline wide column_max(column x) {
-    const wide least = wide_set(-INFINITY);
-    wide most[2] = {least, least};
-    int64_t key = 0;
-    for (; key + 2 <= x.whole; key += 2) {
-        most[0] = wide_larger(wide_load(x.p + key * x.step), most[0]);
-        most[1] = wide_larger(wide_load(x.p + (key + 1) * x.step), most[1]);
-    }
-    for (; key < x.keys; key++) {
-        const int64_t unseen = larger(0, key + 1 - x.whole);
-        most[0] = wide_larger(wide_first_or(least, (int)unseen, wide_load(x.p + key * x.step)), most[0]);
-    }
-    return wide_larger(most[0], most[1]);
-}
-
-/* The tree of vec_rows.c, whose lanes are lines here. */
-static inline wide join_lines(wide line[LINES]) {
-    for (int width = LINES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++) line[i] = wide_add(line[i], line[i + width]);
-    return line[0];
-}
-
-static inline void clear_lines(wide line[LINES]) {
-    for (int i = 0; i < LINES; i++) line[i] = wide_zero();
-}
-
-/* p = exp(p - shift), 0 where a query does not see the key. Adds them to the lines. */
-static AB_FORCE_INLINE void exp_column(column x, wide shift, wide line[LINES]) {
-    for (int64_t key = 0; key < x.whole; key++) {
-        const wide e = wide_exp(wide_sub(wide_load(x.p + key * x.step), shift));
-        wide_store(x.p + key * x.step, e);
-        if (line) line[key % LINES] = wide_add(line[key % LINES], e);
-    }
-    for (int64_t key = x.whole; key < x.keys; key++) {
-        const wide e =
-            wide_behind(wide_exp(wide_sub(wide_load(x.p + key * x.step), shift)), key + 1 - x.whole);
-        wide_store(x.p + key * x.step, e);
-        if (line) line[key % LINES] = wide_add(line[key % LINES], e);
-    }
-}
-
-/* dp = p (dp - sum over the keys of p dp), 0 where a query does not see the key. */
-static void gradient_column(column x) {
-    wide line[LINES];
-    clear_lines(line);
-    for (int64_t key = 0; key < x.keys; key++) {
-        wide d = wide_mul(wide_load(x.p + key * x.step), wide_load(x.dp + key * x.step));
-        if (key >= x.whole) d = wide_behind(d, key + 1 - x.whole);
-        line[key % LINES] = wide_add(line[key % LINES], d);
-    }
-    const wide dot = join_lines(line);
-    for (int64_t key = 0; key < x.keys; key++) {
-        wide d = wide_mul(wide_load(x.p + key * x.step), wide_sub(wide_load(x.dp + key * x.step), dot));
-        if (key >= x.whole) d = wide_behind(d, key + 1 - x.whole);
-        wide_store(x.dp + key * x.step, d);
-    }
-}
-
-/* ---- forward --------------------------------------------------------------------------------- */
+static void all_turned(const tile *x) { run_tile(x, WHOLE, true); }
+static void all_straight(const tile *x) { run_tile(x, WHOLE, false); }
+static void triangle_before(const tile *x) { run_tile(x, BEFORE, false); }
+static void triangle_until(const tile *x) { run_tile(x, UNTIL, true); }
 
 /* c = p^T b (or of dp): rows of queries. */
 static void gather_keys(const ab_head *h, const float *p, const ab_head_rows *b, int64_t width, float alpha,
@@ -233,56 +172,9 @@ static void gather_keys(const ab_head *h, const float *p, const ab_head_rows *b,
                             .row = row,
                             .alpha = alpha};
             ab_fetch_some(h->fetches, FETCHED);
-            (h->causal ? two_until : two_turned)(&x);
+            (h->causal ? triangle_until : all_turned)(&x);
         }
 }
-
-/* factor = 1 / total; log_sum, where it is wanted, shift + log(total). False: see vec_head.h. */
-static bool finish_sums(const float *shift, const float *total, int64_t n, float *factor, float *log_sum) {
-    int unusual = 0;
-    for (int64_t i = 0; i < n; i++) unusual |= !(total[i] >= 1.0f && total[i] <= FLT_MAX);
-    if (unusual) return false;
-    for (int64_t i = 0; i < BLOCK; i += LANES)
-        wide_store(factor + i, wide_div(wide_set(1.0f), wide_load(total + i)));
-    if (!log_sum) return true;
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) log_sum[i] = (float)((double)shift[i] + ab_log((double)total[i]));
-    return true;
-}
-
-/* Scores to probabilities of the queries [first, first + n). */
-static bool softmax_block(const ab_head *h, int64_t first, int64_t n) {
-    _Alignas(64) float shift[BLOCK], total[BLOCK], factor[BLOCK];
-    for (int64_t at = 0; at < n; at += LANES) {
-        const column x = column_at(h, first + at);
-        wide line[LINES];
-        const wide most = column_max(x);
-        clear_lines(line);
-        wide_store(shift + at, most);
-        exp_column(x, most, line);
-        wide_store(total + at, join_lines(line));
-    }
-    if (!finish_sums(shift, total, n, factor, h->log_sum ? h->log_sum + first : NULL)) return false;
-    for (int64_t at = 0; at < n; at += LANES) {
-        const column x = column_at(h, first + at);
-        const wide by = wide_load(factor + at);
-        for (int64_t key = 0; key < x.keys; key++)
-            wide_store(x.p + key * x.step, wide_mul(wide_load(x.p + key * x.step), by));
-    }
-    return true;
-}
-
-static bool forward(const ab_head *h) {
-    for (int64_t first = 0; first < h->queries; first += BLOCK) {
-        const int64_t n = smaller(BLOCK, h->queries - first);
-        score_block(h, &h->in[0], &h->in[1], h->width, h->scale, first, h->p);
-        if (!softmax_block(h, first, n)) return false;
-    }
-    gather_keys(h, h->p, &h->in[2], h->value_width, 1.0f, &h->out);
-    return true;
-}
-
-/* ---- backward -------------------------------------------------------------------------------- */
 
 /* c = alpha p b (or of dp): rows of keys. */
 static void gather_queries(const ab_head *h, const float *p, const ab_head_rows *b, int64_t width,
@@ -301,9 +193,249 @@ static void gather_queries(const ab_head *h, const float *p, const ab_head_rows 
                             .row = row,
                             .alpha = alpha};
             ab_fetch_some(h->fetches, FETCHED);
-            (h->causal ? two_before : two_vectors)(&x);
+            (h->causal ? triangle_before : all_straight)(&x);
         }
 }
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+/* A tile of scores: rows of keys, lanes of queries. unseen: how many of the first lanes do not see its first
+ * key, one more of each further one; negative where others do not either. */
+typedef struct score_tile {
+    tile x;
+    float *most; /* largest score of each lane; NULL: not wanted */
+    int64_t unseen;
+} score_tile;
+
+/* Stores a vector of a tile's rows; with s->most, also what the largest score of each lane is. */
+static AB_FORCE_INLINE void end_column(const score_tile *s, tile_sums *t, const int v, int64_t lane) {
+    const int64_t unseen = s->unseen - lane;
+    float *to = s->x.c + lane;
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) wide_store(to + r * s->x.c_step, t->sum[r][v]);
+    if (!s->most) return;
+    wide most = wide_load(s->most + lane);
+    if (unseen + ROWS <= 1) {
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) most = wide_larger(t->sum[r][v], most);
+    } else {
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) most = wide_larger_behind(t->sum[r][v], unseen + r, most);
+    }
+    wide_store(s->most + lane, most);
+}
+
+#if HALVES
+static AB_FORCE_INLINE void end_half(const score_tile *s, tile_sums *t) {
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) vec_store(s->x.c + r * s->x.c_step, t->half[r], VEC_LANES);
+    if (!s->most) return;
+    vec most = vec_load(s->most, VEC_LANES);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) most = vec_larger_behind(t->half[r], s->unseen + r, most);
+    vec_store(s->most, most, VEC_LANES);
+}
+#endif
+
+static AB_FORCE_INLINE void run_scores(const score_tile *s, const tile_width has) {
+    enum { AT_ONCE = 8 };
+    tile_sums t = begin_tile(&s->x);
+    for (int64_t k = 0; k < s->x.inner; k += AT_ONCE)
+#pragma GCC unroll 8
+        for (int i = 0; i < AT_ONCE; i++) add_step(&t, k + i, 0, ROWS, has, false);
+    scale_tile(&t, s->x.alpha, has);
+#if HALVES
+    if (has.half) end_half(s, &t);
+#endif
+#pragma GCC unroll 2
+    for (int v = 0; v < has.vectors; v++) end_column(s, &t, v, (has.half ? VEC_LANES : 0) + v * LANES);
+}
+
+#define SCORES(name, half, vectors)                                                                          \
+    static void name(const score_tile *s) { run_scores(s, (tile_width){half, vectors}); }
+SCORES(one_wide, false, 1)
+SCORES(two_wide, false, 2)
+#if HALVES
+SCORES(half_wide, true, 0)
+SCORES(half_and_one, true, 1)
+#endif
+
+/* Computes as many of `lanes` lanes as a tile has, a multiple of VEC_LANES, and returns how many. */
+static inline int64_t run_lanes(const score_tile *s, int64_t lanes) {
+#if HALVES
+    if (lanes % LANES != 0) {
+        (lanes > LANES ? half_and_one : half_wide)(s);
+        return lanes;
+    }
+#endif
+    (lanes > LANES ? two_wide : one_wide)(s);
+    return lanes > LANES ? 2 * LANES : LANES;
+}
+
+/* to = alpha b a^T of the queries [first, first + n): rows of keys, lanes of queries. a: rows of queries; b:
+ * of keys. most, unless NULL: the largest score of each query, of -inf before. */
+static void score_block(const ab_head *h, const ab_head_rows *a, const ab_head_rows *b, int64_t width,
+                        float alpha, int64_t first, float *to, float *most) {
+    _Alignas(64) float turned[AB_HEAD_MOST * BLOCK];
+    const int64_t step = row_step(h), n = smaller(BLOCK, h->queries - first),
+                  keys = h->causal ? first + n : h->keys, end = (n + VEC_LANES - 1) / VEC_LANES * VEC_LANES;
+    wide_transpose(turned, BLOCK, a->data + first * a->step, a->step, n, width);
+    for (int64_t at = 0; at < keys; at += ROWS) {
+        const int64_t key = tile_row(at, keys),
+                      seen = h->causal ? larger(0, key - first) / VEC_LANES * VEC_LANES : 0;
+        for (int64_t lane = seen; lane < end;) {
+            const score_tile s = {.x = {.a = b->data + key * b->step,
+                                        .b = turned + lane,
+                                        .c = to + key * step + first + lane,
+                                        .a_row = b->step,
+                                        .a_inner = 1,
+                                        .b_step = BLOCK,
+                                        .c_step = step,
+                                        .inner = width,
+                                        .alpha = alpha},
+                                  .most = most ? most + lane : NULL,
+                                  .unseen = h->causal ? key - first - lane : -ROWS - LANES * VECTORS};
+            ab_fetch_some(h->fetches, FETCHED);
+            lane += run_lanes(&s, end - lane);
+        }
+    }
+}
+
+/* ---- columns of scores: LANES queries ----------------------------------------------------------- */
+
+typedef struct column {
+    float *p, *dp;
+    int64_t step, whole, keys; /* every lane sees the first `whole` keys, a multiple of LANES or all keys */
+} column;
+
+static column column_at(const ab_head *h, int64_t query) {
+    return (column){.p = h->p + query,
+                    .dp = h->dp + query,
+                    .step = row_step(h),
+                    .whole = h->causal ? query : h->keys,
+                    .keys = h->causal ? smaller(query + LANES, h->queries) : h->keys};
+}
+
+/* The tree of vec_rows.c, whose lanes are lines here. */
+static inline wide join_lines(wide line[LINES]) {
+#pragma GCC unroll 4
+    for (int width = LINES / 2; width > 0; width /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < width; i++) line[i] = wide_add(line[i], line[i + width]);
+    return line[0];
+}
+
+static inline void clear_lines(wide line[LINES]) {
+    for (int i = 0; i < LINES; i++) line[i] = wide_zero();
+}
+
+/* p = exp(p - shift) of n keys from `key` on, of which the first lanes do not see the last ones where `edge`
+ * is set; line, unless NULL: adds those that are seen. */
+static AB_FORCE_INLINE void exp_keys(const column *x, int64_t key, const int n, const bool edge, wide shift,
+                                     wide *line) {
+    float *p = x->p + key * x->step;
+    wide e[EXPS];
+    line += line ? key % LINES : 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) e[i] = wide_sub(wide_load(p + i * x->step), shift);
+    wide_exp_each(e, n, true);
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        wide_store(p + i * x->step, e[i]);
+        if (line && edge) e[i] = wide_behind(e[i], key + i - x->whole);
+        if (line) line[i] = wide_add(line[i], e[i]);
+    }
+}
+
+static AB_FORCE_INLINE void exp_part(const column *x, int64_t from, int64_t to, const bool edge, wide shift,
+                                     wide *line) {
+    int64_t key = from;
+    for (; key + EXPS <= to; key += EXPS) exp_keys(x, key, EXPS, edge, shift, line);
+    for (; key < to; key++) exp_keys(x, key, 1, edge, shift, line);
+}
+
+/* p = exp(p - shift), anything where a query does not see the key; line, unless NULL: their sums. */
+static AB_FORCE_INLINE void exp_column(column x, wide shift, wide *line) {
+    exp_part(&x, 0, x.whole, false, shift, line);
+    exp_part(&x, x.whole, x.keys, true, shift, line);
+}
+
+/* Adds p dp of LINES keys from `key` on, or of those before `end` of them, to a line each. */
+static AB_FORCE_INLINE void add_products(const column *x, int64_t key, int64_t end, const bool edge,
+                                         wide line[LINES]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LINES; i++) {
+        const int64_t at = (key + i) * x->step;
+        if (edge && key + i >= end) break;
+        wide d = wide_mul(wide_load(x->p + at), wide_load(x->dp + at));
+        if (edge && key + i > x->whole) d = wide_behind(d, key + i - x->whole);
+        line[i] = wide_add(line[i], d);
+    }
+}
+
+/* dp = p (dp - sum over the keys of p dp), anything where a query does not see the key. */
+static void gradient_column(column x) {
+    wide line[LINES];
+    int64_t key = 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < LINES; i++) line[i] = wide_zero();
+    for (; key + LINES <= x.whole; key += LINES) add_products(&x, key, x.keys, false, line);
+    for (; key < x.keys; key += LINES) add_products(&x, key, x.keys, true, line);
+    const wide dot = join_lines(line);
+#pragma GCC unroll 4
+    for (int64_t at = 0; at < x.keys; at++) {
+        float *dp = x.dp + at * x.step;
+        wide_store(dp, wide_mul(wide_load(x.p + at * x.step), wide_sub(wide_load(dp), dot)));
+    }
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* factor = 1 / total; log_sum, where it is wanted, shift + log(total). False: see vec_head.h. */
+static bool finish_sums(const float *shift, const float *total, int64_t n, float *factor, float *log_sum) {
+    int unusual = 0;
+    for (int64_t i = 0; i < n; i++) unusual |= !(total[i] >= 1.0f && total[i] <= FLT_MAX);
+    if (unusual) return false;
+    for (int64_t i = 0; i < BLOCK; i += LANES)
+        wide_store(factor + i, wide_div(wide_set(1.0f), wide_load(total + i)));
+    if (!log_sum) return true;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) log_sum[i] = (float)((double)shift[i] + ab_log((double)total[i]));
+    return true;
+}
+
+/* Scores to probabilities of the queries [first, first + n); shift: the largest of each. */
+static bool softmax_block(const ab_head *h, int64_t first, int64_t n, const float *shift) {
+    _Alignas(64) float total[BLOCK], factor[BLOCK];
+    for (int64_t at = 0; at < n; at += LANES) {
+        wide line[LINES];
+        clear_lines(line);
+        exp_column(column_at(h, first + at), wide_load(shift + at), line);
+        wide_store(total + at, join_lines(line));
+    }
+    if (!finish_sums(shift, total, n, factor, h->log_sum ? h->log_sum + first : NULL)) return false;
+    for (int64_t at = 0; at < n; at += LANES) {
+        const column x = column_at(h, first + at);
+        const wide by = wide_load(factor + at);
+#pragma GCC unroll 4
+        for (int64_t key = 0; key < x.keys; key++)
+            wide_store(x.p + key * x.step, wide_mul(wide_load(x.p + key * x.step), by));
+    }
+    return true;
+}
+
+static bool forward(const ab_head *h) {
+    for (int64_t first = 0; first < h->queries; first += BLOCK) {
+        _Alignas(64) float most[BLOCK];
+        for (int64_t at = 0; at < BLOCK; at += LANES) wide_store(most + at, wide_set(-INFINITY));
+        score_block(h, &h->in[0], &h->in[1], h->width, h->scale, first, h->p, most);
+        if (!softmax_block(h, first, smaller(BLOCK, h->queries - first), most)) return false;
+    }
+    gather_keys(h, h->p, &h->in[2], h->value_width, 1.0f, &h->out);
+    return true;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
 
 static void probabilities_again(const ab_head *h, int64_t first, int64_t n) {
     for (int64_t at = first; at < first + n; at += LANES)
@@ -318,9 +450,9 @@ static bool backward(const ab_head *h) {
     if (unusual) return false;
     for (int64_t first = 0; first < h->queries; first += BLOCK) {
         const int64_t n = smaller(BLOCK, h->queries - first);
-        score_block(h, &h->in[0], &h->in[1], h->width, h->scale, first, h->p);
+        score_block(h, &h->in[0], &h->in[1], h->width, h->scale, first, h->p, NULL);
         probabilities_again(h, first, n);
-        score_block(h, &h->dout, &h->in[2], h->value_width, 1.0f, first, h->dp);
+        score_block(h, &h->dout, &h->in[2], h->value_width, 1.0f, first, h->dp, NULL);
         for (int64_t at = first; at < first + n; at += LANES) gradient_column(column_at(h, at));
     }
     if (h->din[2].data) gather_queries(h, h->p, &h->dout, h->value_width, 1.0f, &h->din[2]);

@@ -6,13 +6,17 @@
 #include "bench/timer/timer.h"
 #include "kernels/core/device.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/rng.h"
+#include "kernels/format/convert.h"
+#include "kernels/format/halves.h"
 #include "kernels/ops/product/square.h"
 #include "kernels/vec/vec_math.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_ATTEMPTS = 3, CHUNK = 128 << 10 };
+enum { LEAST_ATTEMPTS = 3, CHUNK = 32 << 10 }; /* values */
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -80,23 +84,56 @@ static ab_status run_product(void *context) {
 
 static ab_status run_square(void *context) { return ab_square_run(context); }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-typedef struct copy {
-    unsigned char *memory; /* the first half is copied to the second */
-    size_t half;
-} copy;
+typedef struct block {
+    float *memory;
+    int64_t count, half; /* values of the working set */
+    const ab_vec_math *math;
+} block;
+
+static int64_t chunk_values(int64_t first, int64_t all) { return all - first < CHUNK ? all - first : CHUNK; }
 
 static void copy_chunk(void *argument, int64_t chunk, int thread) {
-    const copy *c = argument;
-    const size_t first = (size_t)chunk * CHUNK, left = c->half - first;
+    const block *b = argument;
+    const int64_t first = chunk * CHUNK;
     (void)thread;
-    memcpy(c->memory + c->half + first, c->memory + first, left < CHUNK ? left : CHUNK);
+    b->math->affine(b->memory + b->half + first, b->memory + first, 1, 0, chunk_values(first, b->half));
+}
+
+static void read_chunk(void *argument, int64_t chunk, int thread) {
+    const block *b = argument;
+    const int64_t first = chunk * CHUNK;
+    (void)thread;
+    b->math->row_max(b->memory + first, chunk_values(first, b->count));
+}
+
+static void update_chunk(void *argument, int64_t chunk, int thread) {
+    const block *b = argument;
+    float *x = b->memory + chunk * CHUNK;
+    (void)thread;
+    b->math->affine(x, x, 1, 0, chunk_values(chunk * CHUNK, b->count));
+}
+
+static void for_block(int64_t count, void (*chunk)(void *argument, int64_t chunk, int thread), block *b) {
+    ab_parallel_for((count + CHUNK - 1) / CHUNK, chunk, b);
 }
 
 static ab_status run_copy(void *context) {
-    copy *c = context;
-    ab_parallel_for((int64_t)((c->half + CHUNK - 1) / CHUNK), copy_chunk, c);
+    block *b = context;
+    for_block(b->half, copy_chunk, b);
+    return AB_OK;
+}
+
+static ab_status run_read(void *context) {
+    block *b = context;
+    for_block(b->count, read_chunk, b);
+    return AB_OK;
+}
+
+static ab_status run_update(void *context) {
+    block *b = context;
+    for_block(b->count, update_chunk, b);
     return AB_OK;
 }
 
@@ -117,6 +154,22 @@ static void function_chunk(void *argument, int64_t chunk, int thread) {
 
 static ab_status run_functions(void *context) {
     ab_parallel_for(CHUNKS, function_chunk, context);
+    return AB_OK;
+}
+
+/* Look-ups of 16-bit values by 16-bit codes. */
+typedef struct lookups {
+    uint16_t table[AB_CODES], code[PER_CHUNK], out[CHUNKS][PER_CHUNK];
+} lookups;
+
+static void lookup_chunk(void *argument, int64_t chunk, int thread) {
+    lookups *l = argument;
+    (void)thread;
+    ab_look_up_codes(l->out[chunk], l->code, l->table, PER_CHUNK);
+}
+
+static ab_status run_lookups(void *context) {
+    ab_parallel_for(CHUNKS, lookup_chunk, context);
     return AB_OK;
 }
 
@@ -191,20 +244,43 @@ static ab_status measure_functions(int64_t attempts_ns, ab_machine_limits *limit
     return status;
 }
 
-static ab_status measure_copies(int64_t attempts_ns, ab_machine_limits *limits) {
-    static const size_t sizes[AB_LIMIT_SIZES] = {64 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20};
+/* The codes are those of normal numbers in bf16: such spread is what activations have. */
+static ab_status measure_lookups(int64_t attempts_ns, ab_machine_limits *limits) {
+    double seconds = 1;
+    float normal[PER_CHUNK];
     void *memory;
-    AB_TRY(ab_device_cpu.alloc(sizes[AB_LIMIT_SIZES - 1], &memory));
-    memset(memory, 1, sizes[AB_LIMIT_SIZES - 1]);
+    AB_TRY(ab_device_cpu.alloc(sizeof(lookups), &memory));
+    lookups *l = memory;
+    for (int i = 0; i < AB_CODES; i++) l->table[i] = (uint16_t)~i;
+    for (int i = 0; i < PER_CHUNK; i++) normal[i] = ab_rng_normal(1, AB_RNG_SYNTHETIC, 0, (uint64_t)i);
+    ab_narrow(l->code, &ab_format_bf16, normal, PER_CHUNK);
+    ab_status status = fastest(run_lookups, l, attempts_ns, &seconds);
+    const double rate = (double)CHUNKS * PER_CHUNK / seconds;
+    if (status == AB_OK && rate > limits->lookups) limits->lookups = rate;
+    free(memory);
+    return status;
+}
+
+static ab_status measure_moves(int64_t attempts_ns, ab_machine_limits *limits) {
+    const size_t largest = (size_t)ab_machine_limits_size(AB_LIMIT_SIZES - 1);
+    const struct {
+        ab_status (*run)(void *context);
+        double *rate, passes; /* over a working set */
+    } ways[] = {{run_copy, limits->copied, 1}, {run_read, limits->read, 1}, {run_update, limits->updated, 2}};
+    void *memory;
+    AB_TRY(ab_device_cpu.alloc(largest, &memory));
+    memset(memory, 1, largest);
     ab_status status = AB_OK;
-    for (int i = 0; i < AB_LIMIT_SIZES && status == AB_OK; i++) {
-        copy c = {memory, sizes[i] / 2};
-        double seconds = 1;
-        status = fastest(run_copy, &c, attempts_ns, &seconds);
-        const double rate = (double)sizes[i] / seconds;
-        limits->size[i] = (double)sizes[i];
-        if (status == AB_OK && rate > limits->bytes[i]) limits->bytes[i] = rate;
-    }
+    for (size_t w = 0; w < AB_COUNT_OF(ways); w++)
+        for (int i = 0; i < AB_LIMIT_SIZES && status == AB_OK; i++) {
+            const double bytes = ab_machine_limits_size(i);
+            const int64_t count = (int64_t)bytes / (int64_t)sizeof(float);
+            block b = {memory, count, count / 2, ab_vec_math_get()};
+            double seconds = 1;
+            status = fastest(ways[w].run, &b, attempts_ns / 10, &seconds);
+            const double rate = ways[w].passes * bytes / seconds;
+            if (status == AB_OK && rate > ways[w].rate[i]) ways[w].rate[i] = rate;
+        }
     free(memory);
     return status;
 }
@@ -221,7 +297,8 @@ ab_status ab_machine_limits_measure(unsigned formats, ab_cpu_path path, int64_t 
     if (trip > 0 && (limits->round_trip_ns <= 0 || trip < limits->round_trip_ns))
         limits->round_trip_ns = trip;
     AB_TRY(measure_functions(attempts_ns, limits));
-    return measure_copies(attempts_ns, limits);
+    AB_TRY(measure_lookups(attempts_ns, limits));
+    return measure_moves(attempts_ns, limits);
 }
 
 double ab_machine_limits_product(const ab_machine_limits *limits, const ab_format *format) {
@@ -238,8 +315,21 @@ double ab_machine_limits_functions(const ab_machine_limits *limits, const double
     return seconds;
 }
 
-double ab_machine_limits_bandwidth(const ab_machine_limits *limits, double bytes) {
+double ab_machine_limits_size(int i) { return 65536.0 * (double)(1 << i); }
+
+int ab_machine_limits_holding(double distance) {
     int i = 0;
-    while (i < AB_LIMIT_SIZES - 1 && limits->size[i] < bytes) i++;
-    return limits->bytes[i];
+    while (i < AB_LIMIT_SIZES - 1 && ab_machine_limits_size(i + 1) <= distance) i++;
+    return i;
+}
+
+double ab_machine_limits_memory(const ab_machine_limits *limits, const ab_traffic *traffic) {
+    double seconds = 0;
+    for (int i = 0; i < AB_LIMIT_SIZES; i++) {
+        if (!(limits->copied[i] > 0 && limits->read[i] > 0 && limits->updated[i] > 0)) continue;
+        const double write = fmax(2 / limits->copied[i] - 1 / limits->read[i], 0);
+        seconds += traffic->read[i] / limits->read[i] + traffic->written[i] * write +
+                   2 * traffic->updated[i] / limits->updated[i];
+    }
+    return seconds;
 }

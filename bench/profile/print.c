@@ -21,10 +21,10 @@ static void print_limits(const ab_machine_limits *limits) {
     for (int i = 0; i < AB_ELEMENTARY_COUNT; i++)
         ab_print(stdout, "%s %s %.3g G/s", i ? "," : ";", ab_elementary_name((ab_elementary)i),
                  limits->functions[i] * 1e-9);
-    printf("; copying");
-    for (int i = 0; i < AB_LIMIT_SIZES; i++)
-        ab_print(stdout, "%s %.3g GB/s in %g MiB", i ? "," : "", limits->bytes[i] * 1e-9,
-                 limits->size[i] / 0x1p20);
+    ab_print(stdout, ", look-ups by code %.3g G/s; GB/s copying, reading, updating:", limits->lookups * 1e-9);
+    for (int i = 0; i < AB_LIMIT_SIZES; i += 3)
+        ab_print(stdout, "%s %.3g %.3g %.3g in %g MiB", i ? "," : "", limits->copied[i] * 1e-9,
+                 limits->read[i] * 1e-9, limits->updated[i] * 1e-9, ab_machine_limits_size(i) / 0x1p20);
     if (limits->round_trip_ns > 0)
         ab_print(stdout, "; a cache line to another thread and back %.0f ns", limits->round_trip_ns);
     printf("\n");
@@ -110,10 +110,13 @@ static void print_summary(const ab_profile *profile, int count) {
         "or inf\n"
         "GB/s: every operand read or written once, which is the least there is; a cache may serve it\n"
         "of limit: the time that the machine's own limit would take, of the time taken: for products the\n"
-        "rate of square ones of 256 or 512, for exp, tanh and erf their rate in cache (attention: both), "
-        "for\n"
-        "the rest copying within as many bytes; read twice: the same with what a batch norm sums before it "
-        "can\nwrite anything, and has to read again");
+        "rate of square ones of 256 or 512, for exp, tanh, erf and look-ups their rate in cache (attention: "
+        "both),\n"
+        "for the rest the rates above, of as many bytes as the step touched since it last touched these "
+        "(counted\n"
+        "over the plan's memory; caches shared with other machines hold less); read twice: the same with "
+        "what "
+        "a\nbatch norm sums before it can write anything, and has to read again");
 }
 
 void ab_profile_print(const ab_net *net, int64_t batch, const ab_machine_limits *limits,
@@ -127,19 +130,27 @@ void ab_profile_print(const ab_net *net, int64_t batch, const ab_machine_limits 
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+static void add_rate(cJSON *rates, int size, double rate) {
+    cJSON *item = cJSON_CreateObject();
+    cJSON_AddNumberToObject(item, "working_set_bytes", ab_machine_limits_size(size));
+    cJSON_AddNumberToObject(item, "bytes_per_s", rate);
+    cJSON_AddItemToArray(rates, item);
+}
+
 cJSON *ab_machine_limits_json(const ab_machine_limits *limits) {
     cJSON *all = cJSON_CreateObject(), *flops = cJSON_AddObjectToObject(all, "product_flops_per_s"),
-          *copies = cJSON_AddArrayToObject(all, "copy");
+          *copies = cJSON_AddArrayToObject(all, "copy"), *reads = cJSON_AddArrayToObject(all, "read"),
+          *updates = cJSON_AddArrayToObject(all, "update");
     for (int i = 0; i < AB_LIMIT_FORMATS; i++)
         if (limits->flops[i] > 0) cJSON_AddNumberToObject(flops, limits->format[i]->name, limits->flops[i]);
     cJSON *functions = cJSON_AddObjectToObject(all, "function_values_per_s");
     for (int i = 0; i < AB_ELEMENTARY_COUNT; i++)
         cJSON_AddNumberToObject(functions, ab_elementary_name((ab_elementary)i), limits->functions[i]);
+    cJSON_AddNumberToObject(functions, "look-up", limits->lookups);
     for (int i = 0; i < AB_LIMIT_SIZES; i++) {
-        cJSON *copy = cJSON_CreateObject();
-        cJSON_AddNumberToObject(copy, "working_set_bytes", limits->size[i]);
-        cJSON_AddNumberToObject(copy, "bytes_per_s", limits->bytes[i]);
-        cJSON_AddItemToArray(copies, copy);
+        add_rate(copies, i, limits->copied[i]);
+        add_rate(reads, i, limits->read[i]);
+        add_rate(updates, i, limits->updated[i]);
     }
     if (limits->round_trip_ns > 0)
         cJSON_AddNumberToObject(all, "thread_round_trip_ns", limits->round_trip_ns);

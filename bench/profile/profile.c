@@ -2,8 +2,9 @@
 #define _GNU_SOURCE
 #include "bench/profile/profile.h"
 
+#include "bench/profile/reuse.h"
+#include "bench/profile/work.h"
 #include "bench/timer/timer.h"
-#include "kernels/format/halves.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -77,111 +78,15 @@ static double median_of(const ab_profiler *s, int row) {
     return ab_median(s->value + row * s->room, s->steps);
 }
 
-/* ---- work ------------------------------------------------------------------------------------ */
-
-static double bytes_of(const ab_plan *plan, int tensor) {
-    if (tensor == AB_NONE) return 0;
-    const ab_plan_tensor *t = &plan->tensor[tensor];
-    const double n = (double)ab_shape_count(&t->shape);
-    return n * (t->format ? (double)ab_format_bytes(t->format, 1) : (double)sizeof(int32_t));
-}
-
-/* Bytes of a node's operand, or of the one behind the cast beside it. */
-static double operand_bytes(const ab_plan *plan, bool past, int behind, int own) {
-    return bytes_of(plan, past && behind != AB_NONE ? behind : own);
-}
-
-static double forward_bytes(const ab_plan *plan, const ab_plan_node *node, bool past) {
-    double bytes = operand_bytes(plan, past, node->past.out, node->out);
-    for (int i = 0; i < node->inputs; i++) bytes += operand_bytes(plan, past, node->past.in[i], node->in[i]);
-    for (int i = 0; i < node->saves; i++) bytes += bytes_of(plan, node->saved[i]);
-    for (int i = 0; i < node->params; i++) bytes += bytes_of(plan, plan->param[node->first_param + i].used);
-    return bytes;
-}
-
-/* The output's gradient and what backward reads of the forward pass, and the gradients that it writes. */
-static double backward_bytes(const ab_plan *plan, const ab_plan_node *node, bool past) {
-    const ab_plan_past *behind = &node->past;
-    const unsigned needs = ab_plan_node_needs(plan, node);
-    double bytes = operand_bytes(plan, past, behind->out_grad, node->out_grad);
-    if (needs & AB_NEEDS_OUT) bytes += bytes_of(plan, node->out);
-    for (int i = 0; i < node->inputs; i++) {
-        if (needs >> i & 1u) bytes += operand_bytes(plan, past, behind->in[i], node->in[i]);
-        bytes += operand_bytes(plan, past, behind->in_grad[i], node->in_grad[i]);
-    }
-    for (int i = 0; i < node->saves; i++) bytes += bytes_of(plan, node->saved[i]);
-    for (int i = 0; i < node->params; i++) {
-        const ab_plan_param *param = &plan->param[node->first_param + i];
-        bytes += bytes_of(plan, param->used_grad);
-        if (i == 0 && node->in_grad[0] != AB_NONE) bytes += bytes_of(plan, param->used);
-    }
-    return bytes;
-}
-
-/* A batch norm that trains needs sums over its whole input, backward over the gradient too, before its first
- * result. */
-static double again_bytes(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op, bool backward,
-                          bool past) {
-    if (!op || !op->op->batch_norm || ab_net_op_frozen(op)) return 0;
-    const double in = operand_bytes(plan, past, node->past.in[0], node->in[0]);
-    return backward ? in + operand_bytes(plan, past, node->past.out_grad, node->out_grad) : in;
-}
-
-/* left: half gradients that the update reads, which nobody casts. */
-static double sums_bytes(const ab_plan *plan, const ab_plan_node *node, const bool *left) {
-    double bytes = 0;
-    for (int i = 0; i < node->inputs; i++)
-        if (node->in_sum[i] != AB_NONE)
-            bytes += bytes_of(plan, node->in_grad[i]) +
-                     bytes_of(plan, node->in_sum[i]) * (node->starts_grad_sum[i] ? 1 : 2);
-    for (int i = 0; i < node->params; i++) {
-        const ab_plan_param *param = &plan->param[node->first_param + i];
-        if (param->used_grad != param->sum && !left[node->first_param + i])
-            bytes += bytes_of(plan, param->used_grad) + bytes_of(plan, param->sum);
-    }
-    return bytes;
-}
-
-static void input_shapes(const ab_plan *plan, const ab_plan_node *node, ab_shape in[AB_MAX_INPUTS]) {
-    for (int i = 0; i < node->inputs; i++) in[i] = plan->tensor[node->in[i]].shape;
-}
-
-static double forward_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op) {
-    ab_shape in[AB_MAX_INPUTS];
-    if (!op || !op->op->flops) return 0;
-    input_shapes(plan, node, in);
-    return op->op->flops(op->attrs, in, &plan->tensor[node->out].shape);
-}
-
-static double backward_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op) {
-    int gradients = op && ab_net_op_trains(op);
-    for (int i = 0; i < node->inputs; i++) gradients += node->in_grad[i] != AB_NONE;
-    return ab_plan_backward_flops(op, forward_flops(plan, node, op), gradients);
-}
-
-static double wide_flops(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op, bool backward) {
-    ab_shape in[AB_MAX_INPUTS];
-    if (!op || !op->op->wide_flops) return 0;
-    input_shapes(plan, node, in);
-    return op->op->wide_flops(op->attrs, in, &plan->tensor[node->out].shape, backward);
-}
-
-static void count_elementary(const ab_plan *plan, const ab_plan_node *node, const ab_net_op *op,
-                             bool backward, double count[AB_ELEMENTARY_COUNT]) {
-    ab_shape in[AB_MAX_INPUTS];
-    if (!op || !op->op->elementary) return;
-    if (op->op->by_code && ab_is_half(plan->tensor[node->in[0]].format)) return;
-    input_shapes(plan, node, in);
-    op->op->elementary(op->attrs, in, &plan->tensor[node->out].shape, backward, count);
-}
-
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 typedef struct table {
     const ab_cell *cell;
     const ab_plan *plan;
+    const ab_profiler *timed;
     double batches; /* of a step */
     ab_profile *profile;
+    ab_traffic *traffic; /* [nodes * AB_TIMED_PASSES + AB_TIMED_PARTS]; owned */
 } table;
 
 static void add_row(const table *t, ab_profile_row row) {
@@ -220,26 +125,24 @@ static int addend_of(const ab_plan_node *node, const ab_plan_node *add) {
     return add->in[0] == node->out ? 1 : 0;
 }
 
-/* Adds what the ops of a node's tail need besides, if the node's pass does theirs: the addend and its
- * gradient, and the output of the relu, which backward masks by; results between are in registers. */
-static void add_tail(const table *t, const ab_profiler *s, int n, int pass, ab_profile_row *row) {
-    const ab_plan *plan = t->plan;
-    const ab_plan_node *node = &plan->node[n], *all = plan->node;
-    if (node->relu == AB_NONE || !is_fused(t, node->relu, (ab_timed_pass)pass)) return;
-    const ab_plan_node *add = node->add == AB_NONE ? NULL : &all[node->add];
-    const int members[] = {node->add, node->relu};
-    for (int i = 0; i < 2; i++)
-        if (members[i] != AB_NONE && pass != AB_TIMED_SUMS) {
-            const ab_plan_node *member = &all[members[i]];
-            const ab_net_op *op = ab_plan_node_op(plan, member);
-            row->flops +=
-                pass == AB_TIMED_FORWARD ? forward_flops(plan, member, op) : backward_flops(plan, member, op);
-        }
-    if (pass == AB_TIMED_BACKWARD) row->bytes += bytes_of(plan, all[node->relu].out);
+/* The tail of node n whose passes the node's do: its relu, and *add, an addition or NULL; NULL: none. */
+static const ab_plan_node *fused_tail(const table *t, int n, ab_timed_pass pass, const ab_plan_node **add) {
+    const ab_plan_node *node = &t->plan->node[n];
+    if (node->relu == AB_NONE || !is_fused(t, node->relu, pass)) return NULL;
+    *add = node->add == AB_NONE ? NULL : &t->plan->node[node->add];
+    return &t->plan->node[node->relu];
+}
+
+/* What the tail of node n needs besides, if the node's pass does its: the addend and its gradient, and the
+ * output of the relu, which backward masks by; results between are in registers. */
+static void visit_tail(const table *t, int n, ab_timed_pass pass, ab_work_operand visit, void *context) {
+    const ab_plan_node *add, *node = &t->plan->node[n], *relu = fused_tail(t, n, pass, &add);
+    if (!relu) return;
+    if (pass == AB_TIMED_BACKWARD) visit(context, relu->out, false);
     if (!add) return;
-    if (pass == AB_TIMED_SUMS) row->bytes += sums_bytes(plan, add, s->left);
-    if (pass == AB_TIMED_FORWARD) row->bytes += bytes_of(plan, add->in[addend_of(node, add)]);
-    if (pass == AB_TIMED_BACKWARD) row->bytes += bytes_of(plan, add->in_grad[addend_of(node, add)]);
+    if (pass == AB_TIMED_SUMS) ab_work_sums(t->plan, add, t->timed->left, visit, context);
+    if (pass == AB_TIMED_FORWARD) visit(context, add->in[addend_of(node, add)], false);
+    if (pass == AB_TIMED_BACKWARD) visit(context, add->in_grad[addend_of(node, add)], true);
 }
 
 /* Whether nobody ran the cast of node n in this pass: the op beside it passes it by, or the batch was written
@@ -251,38 +154,138 @@ static bool is_passed(const table *t, const ab_profiler *s, int n, int pass) {
                                         (n == t->plan->input_cast && 2 * s->batches_cast < s->steps));
 }
 
-/* Adds what the backward pass of the relu before a node computes, if the node's does it. */
-static void add_front(const table *t, int n, int pass, ab_profile_row *row) {
-    const ab_plan *plan = t->plan;
-    const int front = plan->node[n].front;
-    if (pass != AB_TIMED_BACKWARD || front == AB_NONE || !is_fused(t, front, AB_TIMED_BACKWARD)) return;
-    const ab_plan_node *relu = &plan->node[front];
-    row->flops += backward_flops(plan, relu, ab_plan_node_op(plan, relu));
+static bool is_idle(const table *t, int n, int pass) {
+    return is_fused(t, n, (ab_timed_pass)pass) || is_passed(t, t->timed, n, pass);
 }
 
-/* What a pass of a node computes, reads and writes. */
-static void add_work(const table *t, const ab_profiler *s, int n, int pass, ab_profile_row *row) {
+/* The operands of a pass of node n and of the nodes whose passes it does. */
+static void visit_pass(const table *t, int n, int pass, ab_work_operand visit, void *context) {
     const ab_plan_node *node = &t->plan->node[n];
-    const ab_net_op *op = ab_plan_node_op(t->plan, node);
-    if (is_fused(t, n, (ab_timed_pass)pass) || is_passed(t, s, n, pass)) return;
-    if (pass == AB_TIMED_FORWARD) {
-        row->flops = forward_flops(t->plan, node, op);
-        row->bytes = forward_bytes(t->plan, node, s->past[pass]);
-    } else if (pass == AB_TIMED_BACKWARD) {
-        row->flops = backward_flops(t->plan, node, op);
-        row->bytes = backward_bytes(t->plan, node, s->past[pass]);
-    } else {
-        row->type = "cast";
-        row->bytes = sums_bytes(t->plan, node, s->left);
-    }
-    if (pass != AB_TIMED_SUMS) {
-        row->again_bytes = again_bytes(t->plan, node, op, pass == AB_TIMED_BACKWARD, s->past[pass]);
-        row->wide_flops = wide_flops(t->plan, node, op, pass == AB_TIMED_BACKWARD);
-        count_elementary(t->plan, node, op, pass == AB_TIMED_BACKWARD, row->elementary);
-    }
-    add_tail(t, s, n, pass, row);
-    add_front(t, n, pass, row);
+    const bool past = pass != AB_TIMED_SUMS && t->timed->past[pass];
+    if (is_idle(t, n, pass)) return;
+    if (pass == AB_TIMED_FORWARD) ab_work_forward(t->plan, node, past, visit, context);
+    if (pass == AB_TIMED_BACKWARD) ab_work_backward(t->plan, node, past, visit, context);
+    if (pass == AB_TIMED_SUMS) ab_work_sums(t->plan, node, t->timed->left, visit, context);
+    visit_tail(t, n, (ab_timed_pass)pass, visit, context);
 }
+
+static void visit_part(const table *t, int part, ab_work_operand visit, void *context) {
+    if (part == AB_TIMED_WEIGHT_CASTS) ab_work_weight_casts(t->plan, visit, context);
+    if (part == AB_TIMED_UPDATE) ab_work_update(t->plan, t->timed->left, visit, context);
+}
+
+/* The operations of a pass of node n, and of the tail and the front that it computes, too. */
+static void add_operations(const table *t, int n, bool backward, ab_profile_row *row) {
+    const ab_plan *plan = t->plan;
+    const ab_plan_node *node = &plan->node[n], *add,
+                       *relu = fused_tail(t, n, backward ? AB_TIMED_BACKWARD : AB_TIMED_FORWARD, &add);
+    row->flops = ab_work_flops(plan, node, backward);
+    row->wide_flops = ab_work_wide_flops(plan, node, backward);
+    row->lookups = ab_work_elementary(plan, node, backward, row->elementary);
+    row->again_bytes = ab_work_again_bytes(plan, node, backward,
+                                           t->timed->past[backward ? AB_TIMED_BACKWARD : AB_TIMED_FORWARD]);
+    if (relu) row->flops += ab_work_flops(plan, relu, backward);
+    if (relu && add) row->flops += ab_work_flops(plan, add, backward);
+    if (backward && node->front != AB_NONE && is_fused(t, node->front, AB_TIMED_BACKWARD))
+        row->flops += ab_work_flops(plan, &plan->node[node->front], true);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+typedef struct count {
+    const ab_plan *plan;
+    double bytes;
+} count;
+
+static void add_bytes(void *context, int tensor, bool written) {
+    count *c = context;
+    (void)written;
+    c->bytes += (double)ab_work_bytes(c->plan, tensor);
+}
+
+/* A step's passes over memory as the plan lays it out: pools, then blocks of their own. */
+typedef struct walk {
+    const table *t;
+    int64_t *first; /* [tensors]: of the tensor's bytes; owned */
+    int64_t bytes, touched;
+    ab_reuse *reuse; /* owned; NULL: only count */
+    ab_traffic *to;  /* of the pass */
+} walk;
+
+static void touch(void *context, int tensor, bool written) {
+    walk *w = context;
+    const int64_t bytes = ab_work_bytes(w->t->plan, tensor), first = bytes ? w->first[tensor] : 0;
+    w->touched += ab_reuse_granules(first, bytes);
+    if (w->reuse && bytes > 0) ab_reuse_touch(w->reuse, first, bytes, written, w->to);
+}
+
+static ab_status lay_out(walk *w) {
+    const ab_plan *plan = w->t->plan;
+    int64_t pool[AB_MEM_CATEGORY_COUNT];
+    w->first = calloc((size_t)plan->tensors + 1, sizeof *w->first);
+    if (!w->first) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) {
+        pool[c] = w->bytes;
+        w->bytes += plan->pool_bytes[c];
+    }
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *t = &plan->tensor[i];
+        w->first[i] = t->transient ? pool[t->category] + t->offset : w->bytes;
+        if (t->shares != AB_NONE)
+            w->first[i] = w->first[t->shares];
+        else if (!t->transient)
+            w->bytes += t->bytes;
+    }
+    return AB_OK;
+}
+
+static void begin(walk *w, ab_traffic *to) {
+    w->to = to;
+    if (w->reuse) ab_reuse_begin_pass(w->reuse);
+}
+
+/* One batch and its update; traffic: of every node's passes, then of the parts. */
+static void walk_step(walk *w, ab_traffic *traffic) {
+    const int nodes = w->t->plan->nodes;
+    ab_traffic *part = traffic + nodes * AB_TIMED_PASSES;
+    for (int n = 0; n < nodes; n++) {
+        begin(w, &traffic[n * AB_TIMED_PASSES + AB_TIMED_FORWARD]);
+        visit_pass(w->t, n, AB_TIMED_FORWARD, touch, w);
+    }
+    for (int n = nodes - 1; n >= 0; n--)
+        for (int pass = AB_TIMED_BACKWARD; pass <= AB_TIMED_SUMS; pass++) {
+            begin(w, &traffic[n * AB_TIMED_PASSES + pass]);
+            visit_pass(w->t, n, pass, touch, w);
+        }
+    for (int p = 0; p < AB_TIMED_PARTS; p++) {
+        begin(w, &part[p]);
+        visit_part(w->t, p, touch, w);
+    }
+}
+
+/* Of the second of two steps: the first leaves the memory as every step does. */
+static ab_status walk_steps(walk *w, ab_traffic *traffic, size_t rows) {
+    AB_TRY(lay_out(w));
+    walk_step(w, traffic);
+    AB_TRY(ab_reuse_create(w->bytes, 2 * w->touched, &w->reuse));
+    walk_step(w, traffic);
+    memset(traffic, 0, rows * sizeof *traffic);
+    walk_step(w, traffic);
+    return AB_OK;
+}
+
+static ab_status measure_traffic(table *t) {
+    const size_t rows = (size_t)t->plan->nodes * AB_TIMED_PASSES + AB_TIMED_PARTS;
+    walk w = {.t = t};
+    t->traffic = calloc(rows, sizeof *t->traffic);
+    ab_status status =
+        t->traffic ? walk_steps(&w, t->traffic, rows) : ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    ab_reuse_destroy(w.reuse);
+    free(w.first);
+    return status;
+}
+
+/* ---- a cell's rows --------------------------------------------------------------------------- */
 
 static void add_node(const table *t, const ab_profiler *s, int n) {
     static const char *const names[] = {"forward", "backward", "sums"};
@@ -296,31 +299,17 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
                               .pass = names[p],
                               .kind = op && p != AB_TIMED_SUMS ? AB_PROFILE_OP : AB_PROFILE_CAST,
                               .ns = median_of(s, p * s->nodes + n)};
-        add_work(t, s, n, p, &row);
+        count c = {.plan = t->plan};
+        visit_pass(t, n, p, add_bytes, &c);
+        row.bytes = c.bytes;
+        row.traffic = t->traffic[n * AB_TIMED_PASSES + p];
+        if (p == AB_TIMED_SUMS) row.type = "cast";
+        if (p != AB_TIMED_SUMS && !is_idle(t, n, p)) add_operations(t, n, p == AB_TIMED_BACKWARD, &row);
         if (p == AB_TIMED_SUMS && row.bytes <= 0) continue; /* nothing to sum: two readings of the clock */
         if (row.kind == AB_PROFILE_OP) row.run = implementation(t, n, (ab_timed_pass)p);
         if (op && row.kind == AB_PROFILE_OP && is_product(op->op)) row.product = format;
         add_row(t, row);
     }
-}
-
-/* What the parts of a step read and write, where the plan says it. */
-static double part_bytes(const ab_plan *plan, int part, const bool *left) {
-    double bytes = 0;
-    for (int p = 0; p < plan->params; p++) {
-        const ab_plan_param *param = &plan->param[p];
-        if (part == AB_TIMED_WEIGHT_CASTS && param->used != param->stored)
-            bytes += bytes_of(plan, param->used) + bytes_of(plan, param->stored);
-        if (part != AB_TIMED_UPDATE || param->grad == AB_NONE || param->owner != AB_NONE) continue;
-        const int weight = param->master != AB_NONE ? param->master : param->stored;
-        bytes += bytes_of(plan, left[p]                         ? param->used_grad
-                                : param->master_grad != AB_NONE ? param->master_grad
-                                                                : param->grad);
-        bytes += 2 * bytes_of(plan, weight);
-        if (param->master != AB_NONE) bytes += bytes_of(plan, param->stored);
-        for (int k = 0; k < AB_MAX_STATES; k++) bytes += 2 * bytes_of(plan, param->state[k]);
-    }
-    return bytes;
 }
 
 static void add_part(table t, const ab_profiler *s, int part) {
@@ -334,12 +323,15 @@ static void add_part(table t, const ab_profiler *s, int part) {
                                [AB_TIMED_UPDATE] = {"optimizer", AB_PROFILE_UPDATE},
                                [AB_TIMED_STATISTICS] = {"data statistics", AB_PROFILE_STATISTICS},
                                [AB_TIMED_OTHER] = {"other", AB_PROFILE_OTHER}};
+    count c = {.plan = t.plan};
+    visit_part(&t, part, add_bytes, &c);
     const ab_profile_row row = {.op = "",
                                 .type = about[part].type,
                                 .pass = "step",
                                 .kind = about[part].kind,
                                 .ns = median_of(s, s->nodes * AB_TIMED_PASSES + part),
-                                .bytes = part_bytes(t.plan, part, s->left)};
+                                .bytes = c.bytes,
+                                .traffic = t.traffic[t.plan->nodes * AB_TIMED_PASSES + part]};
     t.batches = 1;
     add_row(&t, row);
 }
@@ -353,12 +345,17 @@ static int longest_first(const void *a, const void *b) {
 
 ab_status ab_profiler_rows(const ab_profiler *s, const ab_recipe *recipe, ab_profile *profile) {
     const ab_plan *plan = ab_cell_plan(s->cell);
-    const table t = {s->cell, plan, (double)ab_cell_batches(s->cell), profile};
+    table t = {s->cell, plan, s, (double)ab_cell_batches(s->cell), profile, NULL};
     profile->row = calloc((size_t)s->rows, sizeof *profile->row);
-    if (!profile->row) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    ab_status status = profile->row ? measure_traffic(&t) : ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    if (status != AB_OK) {
+        free(t.traffic);
+        return status;
+    }
     for (int n = 0; n < s->nodes; n++) add_node(&t, s, n);
     for (int part = 0; part < AB_TIMED_PARTS; part++)
         if (part != AB_TIMED_REDUCTION || recipe->ranks.count > 1) add_part(t, s, part);
+    free(t.traffic);
     profile->steps = s->steps;
     profile->nonfinite = s->nonfinite;
     profile->step_ns = median_of(s, s->rows - 1);
@@ -393,17 +390,27 @@ static double product_seconds(const ab_profile_row *row, const ab_machine_limits
            row->wide_flops / ab_machine_limits_product(limits, &ab_format_fp32);
 }
 
+/* Of a batch's second readings: as far back as all that the pass reads again. */
+static double again_seconds(const ab_profile_row *row, const ab_machine_limits *limits) {
+    ab_traffic again = {.read = {0}};
+    if (row->again_bytes <= 0) return 0;
+    again.read[ab_machine_limits_holding(row->again_bytes)] = row->again_bytes;
+    return ab_machine_limits_memory(limits, &again);
+}
+
 void ab_profile_compare(ab_profile *profile, const ab_machine_limits *limits) {
     for (int i = 0; i < profile->rows; i++) {
         ab_profile_row *row = &profile->row[i];
-        const double memory =
-            row->bytes > 0 ? row->bytes / ab_machine_limits_bandwidth(limits, row->bytes) : 0;
-        const double again = row->bytes > 0 ? row->again_bytes / row->bytes : 0;
-        row->twice_ns = again > 0 ? 1e9 * row->batches * memory * (1 + again) : 0;
-        const double product = product_seconds(row, limits),
+        const double memory = ab_machine_limits_memory(limits, &row->traffic),
+                     again = again_seconds(row, limits), product = product_seconds(row, limits),
+                     lookups = row->lookups > 0 ? row->lookups / limits->lookups : 0,
                      functions = ab_machine_limits_functions(limits, row->elementary),
-                     compute = product + functions;
-        row->limit = compute <= memory ? "memory" : functions > product ? "function" : "product";
+                     compute = product + functions + lookups;
+        row->twice_ns = again > 0 ? 1e9 * row->batches * (memory + again) : 0;
+        row->limit = compute <= memory     ? "memory"
+                     : lookups > functions ? "look-up"
+                     : functions > product ? "function"
+                                           : "product";
         row->limit_ns = 1e9 * row->batches * (compute > memory ? compute : memory);
     }
 }

@@ -30,12 +30,14 @@ typedef struct ab_profile_row {
     double batches;      /* of a step */
     double flops, bytes; /* of a batch; bytes: every operand read or written once; 0: not known */
     double again_bytes;  /* of bytes, those that have to be read twice: results need sums over all of them */
+    ab_traffic traffic;  /* bytes, by how far back their memory was last touched */
     double elementary[AB_ELEMENTARY_COUNT]; /* values of elementary functions, of a batch */
+    double lookups;                         /* values that are looked up instead, of a batch */
     const ab_format *product;               /* of its matrix products; NULL: it has none */
     double wide_flops; /* of its flops, those of products of fp32 whatever `product` is; of a batch */
     double twice_ns;   /* the limit of memory with again_bytes read twice; 0: none are */
     double limit_ns;   /* what the limits allow at best (ab_profile_compare); 0: not known */
-    const char *limit; /* "product", "function" or "memory": what limits it most */
+    const char *limit; /* "product", "function", "look-up" or "memory": what limits it most */
 } ab_profile_row;
 
 typedef struct ab_profile {

@@ -22,6 +22,11 @@ void ab_add_halves(uint16_t *dst, const ab_format *format, const uint16_t *a, co
 void ab_scale_halves(uint16_t *dst, const ab_format *format, const uint16_t *a, const float *factor,
                      int64_t n);
 
+enum { AB_CODES = 1 << 16 };
+
+/* to[i] = table[from[i]] for i < n; table: AB_CODES values. */
+void ab_look_up_codes(uint16_t *to, const uint16_t *from, const uint16_t *table, int64_t n);
+
 AB_END_DECLS
 
 #endif

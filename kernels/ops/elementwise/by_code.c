@@ -3,7 +3,6 @@
 
 #include "kernels/core/subnormals.h"
 #include "kernels/format/convert.h"
-#include "kernels/format/halves.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -72,25 +71,12 @@ static int64_t block_length(const lookup_job *job, int64_t at) {
     return ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
 }
 
-/* Four codes in a word: fewer loads and stores, and compilers gather nothing from it. */
-static void look_up_values(uint16_t *to, const uint16_t *from, const uint16_t *value, int64_t n) {
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        uint64_t code, found;
-        memcpy(&code, from + i, sizeof code);
-        found = (uint64_t)value[code & 0xffff] | (uint64_t)value[code >> 16 & 0xffff] << 16 |
-                (uint64_t)value[code >> 32 & 0xffff] << 32 | (uint64_t)value[code >> 48] << 48;
-        memcpy(to + i, &found, sizeof found);
-    }
-    for (; i < n; i++) to[i] = value[from[i]];
-}
-
 static void value_block(void *argument, int64_t chunk, int thread) {
     const lookup_job *job = argument;
     const int64_t at = chunk * AB_BLOCK;
     (void)thread;
-    look_up_values((uint16_t *)job->dst->data + at, (const uint16_t *)job->x->data + at, job->value,
-                   block_length(job, at));
+    ab_look_up_codes((uint16_t *)job->dst->data + at, (const uint16_t *)job->x->data + at, job->value,
+                     block_length(job, at));
 }
 
 static void look_up_slopes(float *AB_RESTRICT to, const uint16_t *AB_RESTRICT from,

@@ -7,14 +7,13 @@
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_BY_CODE_H
 #define AB_KERNELS_OPS_ELEMENTWISE_BY_CODE_H
 
+#include "kernels/format/halves.h"
 #include "kernels/ops/blocks.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 AB_BEGIN_DECLS
-
-enum { AB_CODES = 1 << 16 };
 
 /* Tables of one function, [0] of fp16 and [1] of bf16: static memory of the op, zero at first; pages that
  * nobody needs stay untouched. */

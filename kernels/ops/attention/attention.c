@@ -9,6 +9,7 @@
 #include "kernels/ops/attention/vec_head.h"
 #include "kernels/ops/attention/vec_rows.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/product/bf16_unit.h"
 #include "kernels/ops/product/parts.h"
 #include "kernels/vec/isa.h"
 
@@ -37,6 +38,7 @@ typedef struct head {
     const ab_attention *t;
     int64_t batch, head, block, step; /* step: from one row of scores to the next */
     scratch s;
+    bool backward, pairs, in_place; /* in_place: and operands and results are not copied */
     matrix q, k, v, dout;
     float *result[RESULTS]; /* out; or dq, dk, dv */
     int64_t result_step[RESULTS];
@@ -274,33 +276,60 @@ static bool runs_at_once(const ab_attention *t, bool runs) {
     return ab_min64(queries, keys) >= AB_HEAD_LEAST && ab_max64(queries, keys) <= AB_HEAD_MOST;
 }
 
-static ab_head_rows rows_of_matrix(const matrix *m) { return (ab_head_rows){(float *)m->data, m->step}; }
+static bool all_bf16(const ab_attention *t) {
+    const ab_heads *heads[] = {&t->in[0],  &t->in[1],  &t->in[2],  &t->out,
+                               &t->din[0], &t->din[1], &t->din[2], &t->dout};
+    for (size_t i = 0; i < AB_COUNT_OF(heads); i++)
+        if (heads[i]->tensor && heads[i]->tensor->format != &ab_format_bf16) return false;
+    return true;
+}
 
-static ab_head_rows rows_of_result(const head *x, int i) {
-    return (ab_head_rows){x->result[i], x->result_step[i]};
+bool ab_attention_pairs(const ab_attention *t) {
+    const ab_cpu_path path = t->exec->path;
+    const ab_bf16_unit *unit = ab_bf16_unit_get(path == AB_PATH_NATIVE);
+    if ((path != AB_PATH_AUTO && path != AB_PATH_NATIVE) || !unit || unit != ab_bf16_unit_avx512())
+        return false;
+    return ab_vec_head_get()->takes_bf16 && all_bf16(t) && runs_at_once(t, true);
+}
+
+/* The rows of a head: as bf16, as fp32 in the tensor or in a copy, or both. */
+static ab_head_rows head_rows(const head *x, const ab_heads *h, bool bf16, float *data, int64_t step) {
+    ab_head_rows rows = {.data = data, .step = step};
+    if (!bf16 || !h->tensor) return rows;
+    rows.bf16 = (uint16_t *)h->tensor->data + first_of(h, x->batch, x->head);
+    rows.bf16_step = h->row_step;
+    return rows;
 }
 
 static ab_head whole_head(const head *x, ab_fetches *fetches) {
     const ab_attention *t = x->t;
     const int64_t at = (x->batch * t->heads + x->head) * t->in[0].rows;
-    return (ab_head){.queries = t->in[0].rows,
-                     .keys = t->in[1].rows,
-                     .width = t->in[0].width,
-                     .value_width = t->in[2].width,
-                     .causal = t->causal,
-                     .scale = t->scale,
-                     .in = {rows_of_matrix(&x->q), rows_of_matrix(&x->k), rows_of_matrix(&x->v)},
-                     .log_sum = t->log_sum ? t->log_sum + at : NULL,
-                     .fetches = fetches,
-                     .p = x->s.p,
-                     .dp = x->s.dp};
+    const matrix *in[] = {&x->q, &x->k, &x->v};
+    ab_head h = {.queries = t->in[0].rows,
+                 .keys = t->in[1].rows,
+                 .width = t->in[0].width,
+                 .value_width = t->in[2].width,
+                 .causal = t->causal,
+                 .pairs = x->pairs,
+                 .scale = t->scale,
+                 .log_sum = t->log_sum ? t->log_sum + at : NULL,
+                 .fetches = fetches,
+                 .p = x->s.p,
+                 .dp = x->s.dp};
+    for (int i = 0; i < 3; i++)
+        h.in[i] = head_rows(x, &t->in[i], x->pairs, (float *)in[i]->data, in[i]->step);
+    return h;
+}
+
+static ab_head_rows result_rows(const head *x, int i, const ab_heads *h) {
+    return head_rows(x, h, x->in_place, x->in_place ? NULL : x->result[i], x->result_step[i]);
 }
 
 static bool forward_at_once(const head *x, ab_fetches *fetches) {
     const ab_vec_head *vec = ab_vec_head_get();
     if (!runs_at_once(x->t, vec->forward != NULL)) return false;
     ab_head h = whole_head(x, fetches);
-    h.out = rows_of_result(x, 0);
+    h.out = result_rows(x, 0, &x->t->out);
     return vec->forward(&h);
 }
 
@@ -308,23 +337,33 @@ static bool backward_at_once(const head *x, ab_fetches *fetches) {
     const ab_vec_head *vec = ab_vec_head_get();
     if (!runs_at_once(x->t, vec->backward != NULL)) return false;
     ab_head h = whole_head(x, fetches);
-    h.dout = rows_of_matrix(&x->dout);
-    for (int i = 0; i < RESULTS; i++) h.din[i] = rows_of_result(x, i);
+    h.dout = head_rows(x, &x->t->dout, x->pairs, (float *)x->dout.data, x->dout.step);
+    for (int i = 0; i < RESULTS; i++) h.din[i] = result_rows(x, i, &x->t->din[i]);
     return vec->backward(&h);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static head open_head(const ab_attention *t, int64_t chunk, int thread) {
+/* Widens halves. */
+static void read_operands(head *x) {
+    const ab_attention *t = x->t;
+    x->q = read_head(&t->in[0], x->batch, x->head, x->s.operand[0]);
+    x->k = read_head(&t->in[1], x->batch, x->head, x->s.operand[1]);
+    x->v = read_head(&t->in[2], x->batch, x->head, x->s.operand[2]);
+    if (x->backward) x->dout = read_head(&t->dout, x->batch, x->head, x->s.operand[3]);
+}
+
+static head open_head(const ab_attention *t, int64_t chunk, int thread, bool backward) {
     head x = {.t = t,
               .batch = chunk / t->heads,
               .head = chunk % t->heads,
               .block = block_queries(t),
               .step = scores_step(t),
-              .s = scratch_of(t, thread)};
-    x.q = read_head(&t->in[0], x.batch, x.head, x.s.operand[0]);
-    x.k = read_head(&t->in[1], x.batch, x.head, x.s.operand[1]);
-    x.v = read_head(&t->in[2], x.batch, x.head, x.s.operand[2]);
+              .backward = backward,
+              .s = scratch_of(t, thread),
+              .pairs = t->pairs};
+    x.in_place = x.pairs && !t->exec->observer;
+    if (!x.in_place) read_operands(&x);
     return x;
 }
 
@@ -351,16 +390,16 @@ static void forward_blocks(const head *x) {
 
 static void forward_head(void *argument, int64_t chunk, int thread) {
     const ab_attention *t = argument;
-    head x = open_head(t, chunk, thread);
+    head x = open_head(t, chunk, thread, false);
     ab_fetches fetches = {.count = 0};
     place_result(&x, 0, &t->out);
     add_fetch(&fetches, &t->out, chunk, t->heads, true);
     for (int i = 0; i < 3; i++) add_fetch(&fetches, &t->in[i], chunk + 1, t->heads, false);
-    if (!forward_at_once(&x, &fetches)) {
-        ab_fetch_some(&fetches, INT64_MAX);
-        forward_blocks(&x);
-    }
+    const bool done = forward_at_once(&x, &fetches);
     ab_fetch_some(&fetches, INT64_MAX);
+    if (done && x.in_place) return;
+    if (!done && x.in_place) read_operands(&x);
+    if (!done) forward_blocks(&x);
     store_result(&x, 0, &t->out);
 }
 
@@ -459,18 +498,17 @@ static void backward_blocks(const head *x) {
 
 static void backward_head(void *argument, int64_t chunk, int thread) {
     const ab_attention *t = argument;
-    head x = open_head(t, chunk, thread);
+    head x = open_head(t, chunk, thread, true);
     ab_fetches fetches = {.count = 0};
-    x.dout = read_head(&t->dout, x.batch, x.head, x.s.operand[3]);
     for (int i = 0; i < RESULTS; i++) place_result(&x, i, &t->din[i]);
     for (int i = 0; i < 3; i++) add_fetch(&fetches, &t->din[i], chunk, t->heads, true);
     for (int i = 0; i < 3; i++) add_fetch(&fetches, &t->in[i], chunk + 1, t->heads, false);
     add_fetch(&fetches, &t->dout, chunk + 1, t->heads, false);
-    if (!backward_at_once(&x, &fetches)) {
-        ab_fetch_some(&fetches, INT64_MAX);
-        backward_blocks(&x);
-    }
+    const bool done = backward_at_once(&x, &fetches);
     ab_fetch_some(&fetches, INT64_MAX);
+    if (done && x.in_place) return;
+    if (!done && x.in_place) read_operands(&x);
+    if (!done) backward_blocks(&x);
     for (int i = 0; i < RESULTS; i++) store_result(&x, i, &t->din[i]);
 }
 

@@ -34,6 +34,7 @@ typedef struct ab_attention {
     const ab_format *half; /* accumulate_half */
     bool may_drop;         /* reserve scratch for the probabilities after dropout */
     ab_dropout dropout;    /* threshold 0: no dropout */
+    bool pairs;            /* what ab_attention_pairs said */
 } ab_attention;
 
 /* thread_bytes: bytes of scratch per thread. forward and backward: the two passes over all heads. Shapes and
@@ -41,6 +42,9 @@ typedef struct ab_attention {
 size_t ab_attention_thread_bytes(const ab_attention *attention);
 /* Sizes of the product that gives the scores of a block of queries. */
 ab_gemm ab_attention_product(const ab_attention *attention);
+/* Whether the scores and their gradients are products of bf16 pairs on AVX512-BF16 (bf16_unit.h), at `auto`
+ * and `native`: all tensors are bf16, and heads are computed at once (vec_head.h). */
+bool ab_attention_pairs(const ab_attention *attention);
 void ab_attention_forward(const ab_attention *attention);
 void ab_attention_backward(const ab_attention *attention);
 

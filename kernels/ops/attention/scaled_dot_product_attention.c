@@ -10,7 +10,8 @@
  * rounding it to q's format, as in models that build masks by hand. A row with all keys masked out gives 0,
  * as in torch. To probe the logits, use matmul, softmax and matmul instead.
  *
- * fp32 inside; q, k, v, the result and the gradients are rounded once. No gradient of the mask. */
+ * fp32 inside; q, k, v, the result and the gradients are rounded once. Where describe says native, q k^T and
+ * dout v^T are products of bf16 pairs; the other products have an fp32 operand. No gradient of the mask. */
 #include "kernels/format/convert.h"
 #include "kernels/ops/attention/attention.h"
 #include "kernels/ops/blocks.h"
@@ -153,6 +154,8 @@ static int inputs_of(const ab_op_io *io) {
     return io->in[3] ? 4 : 3;
 }
 
+static const char by_pairs[] = "native+own:avx512_bf16";
+
 static ab_attention attention_of(const ab_exec *exec, const ab_op_io *io) {
     const attention_attrs *a = io->attrs;
     int inputs = inputs_of(io);
@@ -175,15 +178,17 @@ static ab_attention attention_of(const ab_exec *exec, const ab_op_io *io) {
     t.dropout = (ab_dropout){exec->seed, exec->step, io->instance, 0, (float)(1.0 / (1.0 - a->dropout))};
     t.dropout.threshold = drops ? (uint32_t)ceil(a->dropout * 0x1p24) : 0;
     t.may_drop = a->dropout > 0.0;
+    t.pairs = io->state == by_pairs;
     return t;
 }
 
 /* ---- the op ---------------------------------------------------------------------------------- */
 
-/* For describe: who computes the products, and whether operands are widened. */
+/* For describe: who computes the products, and whether operands are widened. by_pairs: see attention.h. */
 static const char *text_of(const ab_exec *exec, const ab_op_io *io, const ab_attention *t) {
     const bool wide = ab_is_f32(io->in[0]) && ab_is_f32(io->out);
     const ab_gemm scores = ab_attention_product(t);
+    if (ab_attention_pairs(t)) return by_pairs;
     return ab_gemm_text(&scores, exec->path, t->half, !wide);
 }
 

@@ -8,6 +8,9 @@
 
 #include "kernels/core/elementary64.h"
 #include "kernels/vec/vec_exp.h"
+#if defined(__AVX512F__)
+#include "kernels/vec/vec_half.h"
+#endif
 
 /* ROWS by VECTORS sums of a tile stay in registers. BLOCK: queries whose scores are computed at a time.
  * LINES: partial sums over keys, which vec_rows.c has in lanes. FETCHED: rows fetched with every tile. */
@@ -42,11 +45,23 @@ static inline vec vec_larger_behind(vec a, int64_t n, vec b) {
 /* The lanes of v behind its first n; the others 0. */
 static inline wide wide_behind(wide v, int64_t n) { return wide_first_or(wide_zero(), (int)n, v); }
 
+/* bf16 values as pairs, for code that moves them or takes them apart. */
+static inline float *pairs_of(const ab_head_rows *rows) { return (float *)(void *)rows->bf16; }
+
+#if HALVES
+/* rounded_bf16 of what is no NaN. */
+static inline __m512i rounded_bf16_number(__m512 x) {
+    const __m512i bits = _mm512_castps_si512(x),
+                  odd = _mm512_and_si512(_mm512_srli_epi32(bits, BF16_DROP), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+}
+#endif
+
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* A product's tile: ROWS rows of a by columns of b. */
 typedef struct tile {
-    const float *a, *b;
+    const float *a, *b; /* bf16 rows: pairs of values seen as fp32 */
     float *c;
     int64_t a_row, a_inner, b_step, c_step; /* either a_row or a_inner is 1 */
     int64_t inner, row;                     /* row: the first */
@@ -65,7 +80,21 @@ typedef struct tile_sums {
 typedef struct tile_width {
     bool half;
     int vectors;
+    bool bf16; /* b's columns are bf16: those of even index are the first vector, the others the second */
 } tile_width;
+
+#if HALVES
+static inline wide even_of(wide pairs) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), BF16_DROP));
+}
+static inline wide odd_of(wide pairs) {
+    return _mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32((int)0xffff0000U)));
+}
+#else
+static inline wide even_of(wide pairs) { return pairs; }
+static inline wide odd_of(wide pairs) { return pairs; }
+#endif
 
 /* Adds value k of the inner dimension to rows [first, end). */
 static AB_FORCE_INLINE void add_step(tile_sums *t, int64_t k, const int first, const int end,
@@ -74,7 +103,11 @@ static AB_FORCE_INLINE void add_step(tile_sums *t, int64_t k, const int first, c
     const vec half = has.half ? vec_load(b, VEC_LANES) : vec_set(0.0f);
     wide line[VECTORS];
 #pragma GCC unroll 2
-    for (int v = 0; v < has.vectors; v++) line[v] = wide_load(whole + v * LANES);
+    for (int v = 0; v < has.vectors; v++) line[v] = wide_load(whole + (has.bf16 ? 0 : v * LANES));
+    if (has.bf16) {
+        line[0] = even_of(line[0]);
+        line[1] = odd_of(line[1]);
+    }
 #pragma GCC unroll 8
     for (int r = first; r < end; r++) {
         const float a = turned ? t->row[0][k * t->a_inner + r] : t->row[r][k];
@@ -124,13 +157,34 @@ typedef enum tile_shape {
     UNTIL   /* of a tile's row i what is behind row + i */
 } tile_shape;
 
-static const tile_width two_vectors = {false, VECTORS};
+#define ADD_BEFORE(i) add_step(&t, x->row + (i)-1, 0, i, has, turned);
+#define ADD_UNTIL(i) add_step(&t, x->row + (i), i, ROWS, has, turned);
 
-#define ADD_BEFORE(i) add_step(&t, x->row + (i)-1, 0, i, two_vectors, turned);
-#define ADD_UNTIL(i) add_step(&t, x->row + (i), i, ROWS, two_vectors, turned);
+/* Stores rows of 32 columns: two vectors, or those of even and of odd index rounded to bf16. */
+static AB_FORCE_INLINE void store_tile(const tile *x, tile_sums *t, const bool bf16) {
+#if HALVES
+    __mmask16 nan = 0;
+#pragma GCC unroll 8
+    for (int r = 0; bf16 && r < ROWS; r++)
+        nan |= _mm512_cmp_ps_mask(t->sum[r][0], t->sum[r][1], _CMP_UNORD_Q);
+#pragma GCC unroll 8
+    for (int r = 0; bf16 && r < ROWS; r++) {
+        const __m512i even = nan ? rounded_bf16(t->sum[r][0]) : rounded_bf16_number(t->sum[r][0]),
+                      odd = nan ? rounded_bf16(t->sum[r][1]) : rounded_bf16_number(t->sum[r][1]);
+        const __m512i both = _mm512_mask_mov_epi16(odd, 0x55555555U, _mm512_srli_epi32(even, BF16_DROP));
+        _mm512_storeu_si512(x->c + r * x->c_step, both);
+    }
+#endif
+#pragma GCC unroll 8
+    for (int r = 0; !bf16 && r < ROWS; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < VECTORS; v++) wide_store(x->c + r * x->c_step + v * LANES, t->sum[r][v]);
+}
 
 /* c = alpha a b. turned: a_row is 1. */
-static AB_FORCE_INLINE void run_tile(const tile *x, const tile_shape shape, const bool turned) {
+static AB_FORCE_INLINE void run_tile(const tile *x, const tile_shape shape, const bool turned,
+                                     const bool bf16) {
+    const tile_width has = {.vectors = VECTORS, .bf16 = bf16};
     tile_sums t = begin_tile(x);
     int64_t first = 0, end = x->inner;
     if (shape == BEFORE) {
@@ -139,21 +193,30 @@ static AB_FORCE_INLINE void run_tile(const tile *x, const tile_shape shape, cons
     }
     if (shape == UNTIL) end = x->row + 1;
 #pragma GCC unroll 2
-    for (int64_t k = first; k < end; k++) add_step(&t, k, 0, ROWS, two_vectors, turned);
+    for (int64_t k = first; k < end; k++) add_step(&t, k, 0, ROWS, has, turned);
     if (shape == UNTIL) {
         EACH_ROW(ADD_UNTIL)
     }
-    scale_tile(&t, x->alpha, two_vectors);
-#pragma GCC unroll 8
-    for (int r = 0; r < ROWS; r++)
-#pragma GCC unroll 2
-        for (int v = 0; v < VECTORS; v++) wide_store(x->c + r * x->c_step + v * LANES, t.sum[r][v]);
+    scale_tile(&t, x->alpha, has);
+    store_tile(x, &t, bf16);
 }
 
-static void all_turned(const tile *x) { run_tile(x, WHOLE, true); }
-static void all_straight(const tile *x) { run_tile(x, WHOLE, false); }
-static void triangle_before(const tile *x) { run_tile(x, BEFORE, false); }
-static void triangle_until(const tile *x) { run_tile(x, UNTIL, true); }
+#define TILES(name, shape, turned)                                                                           \
+    static void name(const tile *x) { run_tile(x, shape, turned, false); }                                   \
+    static void name##_bf16(const tile *x) { run_tile(x, shape, turned, HALVES); }
+TILES(all_turned, WHOLE, true)
+TILES(all_straight, WHOLE, false)
+TILES(triangle_before, BEFORE, false)
+TILES(triangle_until, UNTIL, true)
+
+/* Columns [at, at + 32) of b and of c from row `row` on; both are bf16 if c is. */
+static inline void set_columns(tile *x, const ab_head_rows *b, const ab_head_rows *c, int64_t row,
+                               int64_t at) {
+    x->b = c->bf16 ? pairs_of(b) + at / 2 : b->data + at;
+    x->b_step = c->bf16 ? b->bf16_step / 2 : b->step;
+    x->c_step = c->bf16 ? c->bf16_step / 2 : c->step;
+    x->c = (c->bf16 ? pairs_of(c) + at / 2 : c->data + at) + row * x->c_step;
+}
 
 /* c = p^T b (or of dp): rows of queries. */
 static void gather_keys(const ab_head *h, const float *p, const ab_head_rows *b, int64_t width, float alpha,
@@ -161,18 +224,18 @@ static void gather_keys(const ab_head *h, const float *p, const ab_head_rows *b,
     for (int64_t first = 0; first < h->queries; first += ROWS)
         for (int64_t at = 0; at < width; at += VECTORS * LANES) {
             const int64_t row = tile_row(first, h->queries);
-            const tile x = {.a = p + row,
-                            .b = b->data + at,
-                            .c = c->data + row * c->step + at,
-                            .a_row = 1,
-                            .a_inner = row_step(h),
-                            .b_step = b->step,
-                            .c_step = c->step,
-                            .inner = h->keys,
-                            .row = row,
-                            .alpha = alpha};
+            tile x = {.a = p + row,
+                      .a_row = 1,
+                      .a_inner = row_step(h),
+                      .inner = h->keys,
+                      .row = row,
+                      .alpha = alpha};
+            set_columns(&x, b, c, row, at);
             ab_fetch_some(h->fetches, FETCHED);
-            (h->causal ? triangle_until : all_turned)(&x);
+            if (c->bf16)
+                (h->causal ? triangle_until_bf16 : all_turned_bf16)(&x);
+            else
+                (h->causal ? triangle_until : all_turned)(&x);
         }
 }
 
@@ -182,18 +245,18 @@ static void gather_queries(const ab_head *h, const float *p, const ab_head_rows 
     for (int64_t first = 0; first < h->keys; first += ROWS)
         for (int64_t at = 0; at < width; at += VECTORS * LANES) {
             const int64_t row = tile_row(first, h->keys);
-            const tile x = {.a = p + row * row_step(h),
-                            .b = b->data + at,
-                            .c = c->data + row * c->step + at,
-                            .a_row = row_step(h),
-                            .a_inner = 1,
-                            .b_step = b->step,
-                            .c_step = c->step,
-                            .inner = h->queries,
-                            .row = row,
-                            .alpha = alpha};
+            tile x = {.a = p + row * row_step(h),
+                      .a_row = row_step(h),
+                      .a_inner = 1,
+                      .inner = h->queries,
+                      .row = row,
+                      .alpha = alpha};
+            set_columns(&x, b, c, row, at);
             ab_fetch_some(h->fetches, FETCHED);
-            (h->causal ? triangle_before : all_straight)(&x);
+            if (c->bf16)
+                (h->causal ? triangle_before_bf16 : all_straight_bf16)(&x);
+            else
+                (h->causal ? triangle_before : all_straight)(&x);
         }
 }
 
@@ -237,38 +300,88 @@ static AB_FORCE_INLINE void end_half(const score_tile *s, tile_sums *t) {
 }
 #endif
 
+static AB_FORCE_INLINE void end_scores(const score_tile *s, tile_sums *t, const tile_width has) {
+    scale_tile(t, s->x.alpha, has);
+#if HALVES
+    if (has.half) end_half(s, t);
+#endif
+#pragma GCC unroll 2
+    for (int v = 0; v < has.vectors; v++) end_column(s, t, v, (has.half ? VEC_LANES : 0) + v * LANES);
+}
+
+enum { AT_ONCE = 8 }; /* values of the inner dimension, or pairs of them */
+
 static AB_FORCE_INLINE void run_scores(const score_tile *s, const tile_width has) {
-    enum { AT_ONCE = 8 };
     tile_sums t = begin_tile(&s->x);
     for (int64_t k = 0; k < s->x.inner; k += AT_ONCE)
 #pragma GCC unroll 8
         for (int i = 0; i < AT_ONCE; i++) add_step(&t, k + i, 0, ROWS, has, false);
-    scale_tile(&t, s->x.alpha, has);
+    end_scores(s, &t, has);
+}
+
 #if HALVES
-    if (has.half) end_half(s, &t);
-#endif
+
+#define FOR_PAIRS __attribute__((target("avx512bf16")))
+
+/* The same of bf16 pairs: of each the odd value's product is added first. */
+FOR_PAIRS static AB_FORCE_INLINE void add_pairs(tile_sums *t, int64_t k, const tile_width has) {
+    const float *b = t->b + k * t->b_step, *whole = has.half ? b + VEC_LANES : b;
+    const vec half = has.half ? vec_load(b, VEC_LANES) : vec_set(0.0f);
+    wide line[VECTORS];
 #pragma GCC unroll 2
-    for (int v = 0; v < has.vectors; v++) end_column(s, &t, v, (has.half ? VEC_LANES : 0) + v * LANES);
+    for (int v = 0; v < has.vectors; v++) line[v] = wide_load(whole + v * LANES);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+        const wide a = wide_set(t->row[r][k]);
+        if (has.half)
+            t->half[r] = _mm256_dpbf16_ps(t->half[r], (__m256bh)_mm512_castps512_ps256(a), (__m256bh)half);
+#pragma GCC unroll 2
+        for (int v = 0; v < has.vectors; v++)
+            t->sum[r][v] = _mm512_dpbf16_ps(t->sum[r][v], (__m512bh)a, (__m512bh)line[v]);
+    }
+}
+
+FOR_PAIRS static AB_FORCE_INLINE void run_pairs(const score_tile *s, const tile_width has) {
+    tile_sums t = begin_tile(&s->x);
+    for (int64_t k = 0; k < s->x.inner; k += AT_ONCE)
+#pragma GCC unroll 8
+        for (int i = 0; i < AT_ONCE; i++) add_pairs(&t, k + i, has);
+    end_scores(s, &t, has);
 }
 
 #define SCORES(name, half, vectors)                                                                          \
-    static void name(const score_tile *s) { run_scores(s, (tile_width){half, vectors}); }
-SCORES(one_wide, false, 1)
-SCORES(two_wide, false, 2)
-#if HALVES
+    static void name(const score_tile *s) { run_scores(s, (tile_width){half, vectors, false}); }             \
+    FOR_PAIRS static void name##_pairs(const score_tile *s) {                                                \
+        run_pairs(s, (tile_width){half, vectors, false});                                                    \
+    }
 SCORES(half_wide, true, 0)
 SCORES(half_and_one, true, 1)
+
+#else
+
+#define SCORES(name, half, vectors)                                                                          \
+    static void name(const score_tile *s) { run_scores(s, (tile_width){half, vectors, false}); }
+
 #endif
 
+SCORES(one_wide, false, 1)
+SCORES(two_wide, false, 2)
+
 /* Computes as many of `lanes` lanes as a tile has, a multiple of VEC_LANES, and returns how many. */
-static inline int64_t run_lanes(const score_tile *s, int64_t lanes) {
+static inline int64_t run_lanes(const score_tile *s, int64_t lanes, bool pairs) {
 #if HALVES
     if (lanes % LANES != 0) {
-        (lanes > LANES ? half_and_one : half_wide)(s);
+        if (pairs)
+            (lanes > LANES ? half_and_one_pairs : half_wide_pairs)(s);
+        else
+            (lanes > LANES ? half_and_one : half_wide)(s);
         return lanes;
     }
+    if (pairs) (lanes > LANES ? two_wide_pairs : one_wide_pairs)(s);
+#else
+    if (pairs) return lanes;
 #endif
-    (lanes > LANES ? two_wide : one_wide)(s);
+    if (!pairs) (lanes > LANES ? two_wide : one_wide)(s);
     return lanes > LANES ? 2 * LANES : LANES;
 }
 
@@ -277,26 +390,30 @@ static inline int64_t run_lanes(const score_tile *s, int64_t lanes) {
 static void score_block(const ab_head *h, const ab_head_rows *a, const ab_head_rows *b, int64_t width,
                         float alpha, int64_t first, float *to, float *most) {
     _Alignas(64) float turned[AB_HEAD_MOST * BLOCK];
+    const bool pairs = h->pairs;
     const int64_t step = row_step(h), n = smaller(BLOCK, h->queries - first),
-                  keys = h->causal ? first + n : h->keys, end = (n + VEC_LANES - 1) / VEC_LANES * VEC_LANES;
-    wide_transpose(turned, BLOCK, a->data + first * a->step, a->step, n, width);
+                  keys = h->causal ? first + n : h->keys, end = (n + VEC_LANES - 1) / VEC_LANES * VEC_LANES,
+                  inner = pairs ? width / 2 : width, a_step = pairs ? a->bf16_step / 2 : a->step,
+                  b_step = pairs ? b->bf16_step / 2 : b->step;
+    const float *from = pairs ? pairs_of(a) : a->data, *rows = pairs ? pairs_of(b) : b->data;
+    wide_transpose(turned, BLOCK, from + first * a_step, a_step, n, inner);
     for (int64_t at = 0; at < keys; at += ROWS) {
         const int64_t key = tile_row(at, keys),
                       seen = h->causal ? larger(0, key - first) / VEC_LANES * VEC_LANES : 0;
         for (int64_t lane = seen; lane < end;) {
-            const score_tile s = {.x = {.a = b->data + key * b->step,
+            const score_tile s = {.x = {.a = rows + key * b_step,
                                         .b = turned + lane,
                                         .c = to + key * step + first + lane,
-                                        .a_row = b->step,
+                                        .a_row = b_step,
                                         .a_inner = 1,
                                         .b_step = BLOCK,
                                         .c_step = step,
-                                        .inner = width,
+                                        .inner = inner,
                                         .alpha = alpha},
                                   .most = most ? most + lane : NULL,
                                   .unseen = h->causal ? key - first - lane : -ROWS - LANES * VECTORS};
             ab_fetch_some(h->fetches, FETCHED);
-            lane += run_lanes(&s, end - lane);
+            lane += run_lanes(&s, end - lane, pairs);
         }
     }
 }
@@ -443,6 +560,8 @@ static void probabilities_again(const ab_head *h, int64_t first, int64_t n) {
                    NULL);
 }
 
+static bool is_wanted(const ab_head_rows *rows) { return rows->data || rows->bf16; }
+
 static bool backward(const ab_head *h) {
     int unusual = 0;
     for (int64_t i = 0; i < h->queries; i++)
@@ -455,14 +574,15 @@ static bool backward(const ab_head *h) {
         score_block(h, &h->dout, &h->in[2], h->value_width, 1.0f, first, h->dp, NULL);
         for (int64_t at = first; at < first + n; at += LANES) gradient_column(column_at(h, at));
     }
-    if (h->din[2].data) gather_queries(h, h->p, &h->dout, h->value_width, 1.0f, &h->din[2]);
-    if (h->din[0].data) gather_keys(h, h->dp, &h->in[1], h->width, h->scale, &h->din[0]);
-    if (h->din[1].data) gather_queries(h, h->dp, &h->in[0], h->width, h->scale, &h->din[1]);
+    if (is_wanted(&h->din[2])) gather_queries(h, h->p, &h->dout, h->value_width, 1.0f, &h->din[2]);
+    if (is_wanted(&h->din[0])) gather_keys(h, h->dp, &h->in[1], h->width, h->scale, &h->din[0]);
+    if (is_wanted(&h->din[1])) gather_queries(h, h->dp, &h->in[0], h->width, h->scale, &h->din[1]);
     return true;
 }
 
 extern const ab_vec_head PASTE(ab_vec_head_, AB_ISA_SUFFIX);
-const ab_vec_head PASTE(ab_vec_head_, AB_ISA_SUFFIX) = {.forward = forward, .backward = backward};
+const ab_vec_head PASTE(ab_vec_head_,
+                        AB_ISA_SUFFIX) = {.forward = forward, .backward = backward, .takes_bf16 = HALVES};
 
 #else
 

@@ -19,10 +19,12 @@ AB_BEGIN_DECLS
  * that multiple. */
 enum { AB_HEAD_LEAST = 8, AB_HEAD_MOST = 128, AB_HEAD_STEP = 32 };
 
-/* Rows `step` apart. */
+/* Rows `step` apart; those of bf16 values are read and written as they are in memory. */
 typedef struct ab_head_rows {
-    float *data; /* NULL: not wanted */
+    float *data; /* NULL: not wanted, or only as bf16 */
     int64_t step;
+    uint16_t *bf16;    /* NULL: only as fp32 */
+    int64_t bf16_step; /* even */
 } ab_head_rows;
 
 /* Rows that will be used soon: `left` of `bytes` bytes from `at` on, `step` bytes apart. */
@@ -59,13 +61,15 @@ typedef struct ab_head {
     int64_t queries, keys;      /* causal: as many keys as queries, of which query i sees the first i + 1 */
     int64_t width, value_width; /* of a query or key, of a value */
     bool causal;
+    bool pairs; /* q k^T and dout v^T from bf16 rows, as bf16_unit.h says of vectors; needs AVX512-BF16 */
     float scale;
-    ab_head_rows in[3], dout; /* q, k, v; dout: of backward */
-    ab_head_rows out;         /* of forward */
-    ab_head_rows din[3];      /* of backward */
-    float *log_sum;           /* [queries]; written by forward unless NULL */
-    ab_fetches *fetches;      /* what is done besides */
-    float *p, *dp; /* scratch, 64-byte aligned: keys times queries rounded up, each; dp: of backward */
+    /* q, k, v; dout: of backward. Where a result is bf16, so are the operands of its product. */
+    ab_head_rows in[3], dout;
+    ab_head_rows out;    /* of forward */
+    ab_head_rows din[3]; /* of backward */
+    float *log_sum;      /* [queries]; written by forward unless NULL */
+    ab_fetches *fetches; /* what is done besides */
+    float *p, *dp;       /* scratch, 64-byte aligned: keys times queries rounded up, each; dp: of backward */
 } ab_head;
 
 typedef struct ab_vec_head {
@@ -73,6 +77,7 @@ typedef struct ab_vec_head {
      * written; the path by blocks says what is to become of it. NULL: this level has no such code. */
     bool (*forward)(const ab_head *head);
     bool (*backward)(const ab_head *head);
+    bool takes_bf16; /* rows of bf16, and pairs on a CPU that has AVX512-BF16 */
 } ab_vec_head;
 
 AB_END_DECLS

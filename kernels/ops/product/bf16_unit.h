@@ -7,7 +7,7 @@
  * from zero, even index first, and then added to the sum. Both take subnormal operands and sums as zero, and
  * a sum does not depend on what is computed beside it.
  *
- * A thread begins before products and ends after them. Internal to kernels/ops/product. */
+ * A thread begins before products and ends after them. Internal to kernels/ops. */
 #ifndef AB_KERNELS_OPS_PRODUCT_BF16_UNIT_H
 #define AB_KERNELS_OPS_PRODUCT_BF16_UNIT_H
 

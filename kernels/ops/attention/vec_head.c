@@ -21,7 +21,7 @@ enum { ROWS = 8 };
 #define HALVES 0 /* tiles with half a vector of columns */
 enum { ROWS = 6 };
 #endif
-enum { VECTORS = 2, BLOCK = AB_HEAD_STEP, LINES = 16, FETCHED = 12 };
+enum { VECTORS = 2, BLOCK = AB_HEAD_STEP, LINES = 16, FETCHED = 20 };
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -187,6 +187,9 @@ static AB_FORCE_INLINE void run_tile(const tile *x, const tile_shape shape, cons
     const tile_width has = {.vectors = VECTORS, .bf16 = bf16};
     tile_sums t = begin_tile(x);
     int64_t first = 0, end = x->inner;
+    for (int r = 0; r < ROWS; r++)
+        for (int v = 0; v < (bf16 ? 1 : VECTORS); v++)
+            __builtin_prefetch(x->c + r * x->c_step + v * LANES, 1, 3); /* a store waits for its line */
     if (shape == BEFORE) {
         EACH_ROW(ADD_BEFORE)
         first = x->row + ROWS - 1;

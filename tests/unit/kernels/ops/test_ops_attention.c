@@ -4,6 +4,7 @@
 #include "oracle/op_run.h"
 
 #include "kernels/core/rng.h"
+#include "kernels/ops/product/bf16_unit.h"
 #include "oracle/jacobian.h"
 
 typedef enum mask_kind { NO_MASK, IDS, NUMBERS } mask_kind;
@@ -313,6 +314,85 @@ static void heads_at_once_have_the_bits_of_blocks_of_queries(void **state) {
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
+/* ---- bf16 pairs ------------------------------------------------------------------------------ */
+
+static void see_nothing(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+    (void)self, (void)id, (void)thread, (void)values, (void)n;
+}
+
+static void run_bf16(op_run *r, const attention_case *k, ab_cpu_path path, ab_observer *observer,
+                     const double *spoiled) {
+    const ab_exec exec = {.training = true, .path = path, .observer = observer};
+    open_path(r, k, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+    if (spoiled) oracle_put(&r->in[0], place(k, 0, 0, 0, k->queries / 2, 3), *spoiled);
+    op_run_both(r);
+}
+
+/* The score of the first query and key of a head, summed as bf16_unit.h says of vectors, or in order. */
+static float first_score(const op_run *r, const attention_case *k, int64_t b, int64_t h, bool pairs) {
+    float sum = 0.0f;
+    for (int64_t i = 0; i < k->width; i++) {
+        const int64_t c = pairs ? i ^ 1 : i;
+        sum = fmaf((float)oracle_get(&r->in[0], place(k, 0, b, h, 0, c)),
+                   (float)oracle_get(&r->in[k->packed ? 0 : 1], place(k, 1, b, h, 0, c)), sum);
+    }
+    return (float)(1.0 / sqrt((double)k->width)) * sum;
+}
+
+/* Of a causal head the log-sum of the first query is its one score. */
+static void check_first_scores(const op_run *r, const attention_case *k, bool pairs) {
+    for (int64_t b = 0; b < k->batch && k->causal && k->scale == 0.0; b++)
+        for (int64_t h = 0; h < k->heads; h++)
+            assert_true((float)oracle_get(&r->saved_tensor[0], (b * k->heads + h) * k->queries) ==
+                        first_score(r, k, b, h, pairs));
+}
+
+/* Two roundings to bf16 of sums that differ by their order: at most a unit in the last place apart. */
+static void check_near(const ab_tensor *a, const ab_tensor *b) {
+    for (int64_t i = 0; i < ab_tensor_count(a); i++) {
+        const double x = oracle_get(a, i), y = oracle_get(b, i);
+        assert_int_equal(isfinite(x), isfinite(y));
+        if (isfinite(x)) assert_true(fabs(x - y) <= 0x1p-7 * fmax(fabs(x), fabs(y)) + 1e-5);
+    }
+}
+
+static void check_pairs(const attention_case *k, const double *spoiled) {
+    ab_observer observer = {.see = see_nothing};
+    op_run converts, pairs, seen;
+    run_bf16(&converts, k, AB_PATH_CONVERT, NULL, spoiled);
+    run_bf16(&pairs, k, AB_PATH_NATIVE, NULL, spoiled);
+    run_bf16(&seen, k, AB_PATH_NATIVE, &observer, spoiled);
+    assert_string_equal(pairs.op->describe(&pairs.io, "forward"), "native+own:avx512_bf16");
+    assert_null(strstr(converts.op->describe(&converts.io, "forward"), "native"));
+    if (!spoiled) check_first_scores(&converts, k, false);
+    if (!spoiled) check_first_scores(&pairs, k, true);
+    check_near(&pairs.out, &converts.out);
+    for (int i = 0; i < (k->packed ? 1 : 3); i++) check_near(&pairs.din[i], &converts.din[i]);
+    op_run_same_results(&pairs, &seen);
+    op_run_close(&converts);
+    op_run_close(&pairs);
+    op_run_close(&seen);
+}
+
+static void bf16_scores_are_summed_in_pairs_where_the_cpu_has_a_unit(void **state) {
+    (void)state;
+    static const attention_case heads[] = {
+        {2, 3, 64, 64, 32, 32, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 33, 33, 64, 64, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 77, 77, 64, 64, true, false, false, NO_MASK, {0}, 0.7, 0, 0},
+        {1, 1, 128, 128, 96, 96, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {2, 2, 9, 91, 32, 64, false, true, false, NO_MASK, {0}, 0, 0, 0},
+        {2, 2, 100, 12, 64, 32, false, false, false, NO_MASK, {0}, 0, 0, 0},
+    };
+    static const double spoiled[] = {(double)NAN, (double)INFINITY, 3e38};
+    const ab_bf16_unit *unit = ab_bf16_unit_get(true);
+    if (!unit || unit != ab_bf16_unit_avx512()) skip();
+    for (size_t k = 0; k < AB_COUNT_OF(heads); k++) {
+        check_pairs(&heads[k], NULL);
+        for (size_t i = 0; i < AB_COUNT_OF(spoiled); i++) check_pairs(&heads[k], &spoiled[i]);
+    }
+}
+
 /* ---- behaviour ------------------------------------------------------------------------------- */
 
 /* -70000 is no fp16 number: rounded it is -inf, and a row it covers has nobody left; in fp32 it is a constant
@@ -398,6 +478,7 @@ int main(void) {
         cmocka_unit_test(blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes),
         cmocka_unit_test(the_widest_vectors_change_no_bits),
         cmocka_unit_test(heads_at_once_have_the_bits_of_blocks_of_queries),
+        cmocka_unit_test(bf16_scores_are_summed_in_pairs_where_the_cpu_has_a_unit),
         cmocka_unit_test(a_mask_value_is_rounded_to_the_format_of_q),
         cmocka_unit_test(a_nan_spoils_its_rows_even_where_nothing_else_is_seen),
         cmocka_unit_test(half_accumulation_loses_what_half_sums_lose),

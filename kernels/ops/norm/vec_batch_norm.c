@@ -63,29 +63,53 @@ static AB_FORCE_INLINE bool folds(const ab_bn_rows *r, ab_stored stored) {
     return stored != AB_STORED_FP32 && r->channels == LANES && r->rows % ROW_SUMS == 0;
 }
 
-/* Calls f(rows, c, whether they fold, stored, arguments ...) for the blocks of columns of rows and leaves in
- * c the column after them. */
-#define FOR_BLOCKS(rows, c, stored, f, ...)                                                                  \
+/* Rows wider than a block are taken one by one, so that memory is read as it lies: block by block over many
+ * rows of 256 bytes it takes 1.5 to 3 times as long. What is kept for each block of a strip is in memory
+ * then. */
+enum { STRIP = 8 };
+
+typedef struct strip {
+    int64_t c;  /* first column */
+    int blocks; /* at most STRIP */
+    bool by_rows, fold;
+    int64_t step, whole, end; /* of a single block: places of rows; whole: of those that fill all sums */
+    int sums;                 /* that many places fill them */
+} strip;
+
+static AB_FORCE_INLINE strip strip_at(const ab_bn_rows *r, int64_t c, bool fold) {
+    const int64_t blocks = fold ? 1 : (r->channels - c) / BLOCK, end = r->rows * r->channels;
+    return (strip){.c = c,
+                   .blocks = blocks < STRIP ? (int)blocks : STRIP,
+                   .by_rows = r->channels > BLOCK,
+                   .fold = fold,
+                   .step = fold ? BLOCK : r->channels,
+                   .whole = end - r->rows % ROW_SUMS * r->channels,
+                   .end = end,
+                   .sums = fold ? ROW_SUMS / 2 : ROW_SUMS};
+}
+
+/* Calls f(rows, strip, stored, arguments ...) and leaves in c the column after the last strip. */
+#define FOR_STRIPS(all, c, stored, f, ...)                                                                   \
     do {                                                                                                     \
-        if (folds(rows, stored)) {                                                                           \
-            f(rows, c, true, stored, __VA_ARGS__);                                                           \
+        if (folds(all, stored)) {                                                                            \
+            f(all, strip_at(all, c, true), stored, __VA_ARGS__);                                             \
             (c) += LANES;                                                                                    \
         }                                                                                                    \
-        for (; (c) + BLOCK <= (rows)->channels; (c) += BLOCK) f(rows, c, false, stored, __VA_ARGS__);        \
+        while ((c) + BLOCK <= (all)->channels) {                                                             \
+            const strip next = strip_at(all, c, false);                                                      \
+            f(all, next, stored, __VA_ARGS__);                                                               \
+            (c) += (int64_t)next.blocks * BLOCK;                                                             \
+        }                                                                                                    \
     } while (0)
 
-/* The rows of a block: from `at` in steps of `step` to `end`. */
-typedef struct block_rows {
-    int64_t step, whole, end; /* whole: of the rows that fill all sums */
-    int sums;                 /* that many blocks fill them */
-} block_rows;
+/* Place of a block in a row. */
+static AB_FORCE_INLINE int64_t place(const ab_bn_rows *r, const strip *s, int64_t row, int b) {
+    return row * r->channels + s->c + (int64_t)b * BLOCK;
+}
 
-static AB_FORCE_INLINE block_rows block_rows_of(const ab_bn_rows *r, bool fold) {
-    const int64_t end = r->rows * r->channels;
-    return (block_rows){.step = fold ? BLOCK : r->channels,
-                        .whole = end - r->rows % ROW_SUMS * r->channels,
-                        .end = end,
-                        .sums = fold ? ROW_SUMS / 2 : ROW_SUMS};
+/* The sum that a row is added to. */
+static AB_FORCE_INLINE int sum_of_row(const ab_bn_rows *r, int64_t row) {
+    return row < r->rows - r->rows % ROW_SUMS ? (int)(row % ROW_SUMS) : 0;
 }
 
 static AB_FORCE_INLINE two block_term(const void *x, int64_t at, const two *mean, ab_stored stored) {
@@ -95,86 +119,159 @@ static AB_FORCE_INLINE two block_term(const void *x, int64_t at, const two *mean
     return mul_two(d, d);
 }
 
-/* Of a block of columns, in their order. */
-static AB_FORCE_INLINE two block_sum(const ab_bn_rows *r, int64_t c, bool fold, const two *mean,
-                                     ab_stored stored) {
-    const block_rows rows = block_rows_of(r, fold);
+/* Sums of all rows of block b. */
+static AB_FORCE_INLINE void block_sums(const ab_bn_rows *r, const strip *s, int b, const two *mean,
+                                       ab_stored stored, two to[ROW_SUMS]) {
+    const int64_t c = place(r, s, 0, b);
     const void *x = r->x;
     two sums[ROW_SUMS] = {0};
-    for (int64_t at = c; at < rows.whole; at += rows.sums * rows.step)
-        for (int i = 0; i < rows.sums; i++)
-            sums[i] = add_two(sums[i], block_term(x, at + i * rows.step, mean, stored));
-    for (int64_t at = rows.whole + c; at < rows.end; at += rows.step)
+    for (int64_t at = c; at < s->whole; at += s->sums * s->step)
+        for (int i = 0; i < s->sums; i++)
+            sums[i] = add_two(sums[i], block_term(x, at + i * s->step, mean, stored));
+    for (int64_t at = s->whole + c; at < s->end; at += s->step)
         sums[0] = add_two(sums[0], block_term(x, at, mean, stored));
-    return total_two(sums, fold, stored);
+    for (int i = 0; i < ROW_SUMS; i++) to[i] = sums[i];
 }
 
-static AB_FORCE_INLINE void block_moments(const ab_bn_rows *r, int64_t c, bool fold, ab_stored stored,
-                                          float *mean, float *m2) {
-    const two sum = block_sum(r, c, fold, NULL, stored);
+/* The mean of block b, and in another pass, over what is in cache, the squares around it. */
+static AB_FORCE_INLINE void finish_moments(const ab_bn_rows *r, const strip *s, int b, ab_stored stored,
+                                           const two sums[ROW_SUMS], float *mean, float *m2) {
+    const int64_t c = place(r, s, 0, b);
+    two squares[ROW_SUMS];
+    const two sum = total_two(sums, s->fold, stored);
     const wide rows = wide_set((float)r->rows);
-    store_columns(mean + c, (two){{wide_div(sum.v[0], rows), wide_div(sum.v[1], rows)}}, fold);
-    const two m = factors_of(mean, c, fold, stored);
-    store_columns(m2 + c, block_sum(r, c, fold, &m, stored), fold);
+    store_columns(mean + c, (two){{wide_div(sum.v[0], rows), wide_div(sum.v[1], rows)}}, s->fold);
+    const two m = factors_of(mean, c, s->fold, stored);
+    block_sums(r, s, b, &m, stored, squares);
+    store_columns(m2 + c, total_two(squares, s->fold, stored), s->fold);
 }
 
-static AB_FORCE_INLINE void block_apply(const ab_bn_rows *r, int64_t c, bool fold, ab_stored stored,
+static AB_FORCE_INLINE void strip_moments(const ab_bn_rows *r, strip s, ab_stored stored, float *mean,
+                                          float *m2) {
+    two sums[STRIP][ROW_SUMS];
+    if (!s.by_rows) {
+        block_sums(r, &s, 0, NULL, stored, sums[0]);
+        finish_moments(r, &s, 0, stored, sums[0], mean, m2);
+        return;
+    }
+    for (int b = 0; b < s.blocks; b++)
+        for (int i = 0; i < ROW_SUMS; i++) sums[b][i] = (two){{wide_zero(), wide_zero()}};
+    for (int64_t row = 0; row < r->rows; row++) {
+        const int i = sum_of_row(r, row);
+        for (int b = 0; b < s.blocks; b++)
+            sums[b][i] = add_two(sums[b][i], load_two(r->x, place(r, &s, row, b), stored));
+    }
+    for (int b = 0; b < s.blocks; b++) finish_moments(r, &s, b, stored, sums[b], mean, m2);
+}
+
+/* The factors of a block, in the order of load_two. */
+typedef struct block_factors {
+    two mean, scale, shift, slope;
+} block_factors;
+
+static AB_FORCE_INLINE block_factors block_factors_of(const ab_bn_factors *f, int64_t c, bool fold,
+                                                      ab_stored stored) {
+    return (block_factors){.mean = factors_of(f->mean, c, fold, stored),
+                           .scale = factors_of(f->scale, c, fold, stored),
+                           .shift = factors_of(f->shift, c, fold, stored),
+                           .slope = factors_of(f->slope ? f->slope : f->mean, c, fold, stored)};
+}
+
+/* Calls f(rows, place, factors, stored, arguments ...) for all places of a strip, with the factors of theirs.
+ */
+#define FOR_PLACES(r, s, factors, stored, f, ...)                                                            \
+    do {                                                                                                     \
+        block_factors own[STRIP];                                                                            \
+        for (int b = 0; b < (s).blocks; b++)                                                                 \
+            own[b] = block_factors_of(factors, place(r, &(s), 0, b), (s).fold, stored);                      \
+        if ((s).by_rows) {                                                                                   \
+            for (int64_t row = 0; row < (r)->rows; row++)                                                    \
+                for (int b = 0; b < (s).blocks; b++)                                                         \
+                    f(r, place(r, &(s), row, b), &own[b], stored, __VA_ARGS__);                              \
+        } else {                                                                                             \
+            const block_factors only = own[0];                                                               \
+            for (int64_t at = (s).c; at < (s).end; at += (s).step) f(r, at, &only, stored, __VA_ARGS__);     \
+        }                                                                                                    \
+    } while (0)
+
+static AB_FORCE_INLINE void apply_at(const ab_bn_rows *r, int64_t at, const block_factors *f,
+                                     ab_stored stored, void *out, const void *from, const void *addend,
+                                     const void *above, bool relu) {
+    two v = load_dy_two(from, above, NULL, at, stored);
+    (void)r;
+    v = add_two(mul_two(sub_two(v, f->mean), f->scale), f->shift);
+    if (addend) v = add_two(as_stored_two(v, stored), load_two(addend, at, stored));
+    store_two(out, at, v, relu, stored);
+}
+
+static AB_FORCE_INLINE void strip_apply(const ab_bn_rows *all, strip s, ab_stored stored,
                                         const ab_bn_factors *factors, const void *from, const void *addend,
                                         const void *above, bool relu) {
-    const block_rows rows = block_rows_of(r, fold);
-    const two mean = factors_of(factors->mean, c, fold, stored);
-    const two scale = factors_of(factors->scale, c, fold, stored);
-    const two shift = factors_of(factors->shift, c, fold, stored);
-    void *out = r->out;
-    for (int64_t at = c; at < rows.end; at += rows.step) {
-        two v = load_dy_two(from, above, NULL, at, stored);
-        v = add_two(mul_two(sub_two(v, mean), scale), shift);
-        if (addend) v = add_two(as_stored_two(v, stored), load_two(addend, at, stored));
-        store_two(out, at, v, relu, stored);
-    }
+    const ab_bn_rows r = *all; /* stores may not change it */
+    FOR_PLACES(&r, s, factors, stored, apply_at, r.out, from, addend, above, relu);
 }
 
-static AB_FORCE_INLINE void block_add_terms(const ab_bn_rows *r, int64_t at, two mean, const void *above,
-                                            void *masked, two *sum, two *dot, ab_stored stored) {
+/* The sums of dy, then the dots. */
+typedef struct gradient_sums {
+    two sum[ROW_SUMS], dot[ROW_SUMS];
+} gradient_sums;
+
+static AB_FORCE_INLINE void add_terms_at(const ab_bn_rows *r, int64_t at, two mean, const void *above,
+                                         void *masked, int i, gradient_sums *to, ab_stored stored) {
     const two dy = load_dy_two(r->dy, above, masked, at, stored);
-    *sum = add_two(*sum, dy);
-    *dot = add_two(*dot, mul_two(dy, sub_two(load_two(r->x, at, stored), mean)));
+    to->sum[i] = add_two(to->sum[i], dy);
+    to->dot[i] = add_two(to->dot[i], mul_two(dy, sub_two(load_two(r->x, at, stored), mean)));
 }
 
-static AB_FORCE_INLINE void block_sums(const ab_bn_rows *all, int64_t c, bool fold, ab_stored stored,
-                                       const float *mean, float *sum, float *dot, const void *above,
-                                       void *masked) {
-    const block_rows rows = block_rows_of(all, fold);
-    const two m = factors_of(mean, c, fold, stored);
+static AB_FORCE_INLINE void sum_block_gradients(const ab_bn_rows *r, const strip *s, two mean,
+                                                const void *above, void *masked, gradient_sums *to,
+                                                ab_stored stored) {
+    gradient_sums sums = *to;
+    for (int64_t at = s->c; at < s->whole; at += s->sums * s->step)
+        for (int i = 0; i < s->sums; i++)
+            add_terms_at(r, at + i * s->step, mean, above, masked, i, &sums, stored);
+    for (int64_t at = s->whole + s->c; at < s->end; at += s->step)
+        add_terms_at(r, at, mean, above, masked, 0, &sums, stored);
+    *to = sums;
+}
+
+static AB_FORCE_INLINE void strip_sums(const ab_bn_rows *all, strip s, ab_stored stored, const float *mean,
+                                       float *sum, float *dot, const void *above, void *masked) {
     const ab_bn_rows r = *all; /* stores to masked may not change it */
-    two sums[ROW_SUMS] = {0}, dots[ROW_SUMS] = {0};
-    for (int64_t at = c; at < rows.whole; at += rows.sums * rows.step)
-        for (int i = 0; i < rows.sums; i++)
-            block_add_terms(&r, at + i * rows.step, m, above, masked, &sums[i], &dots[i], stored);
-    for (int64_t at = rows.whole + c; at < rows.end; at += rows.step)
-        block_add_terms(&r, at, m, above, masked, &sums[0], &dots[0], stored);
-    store_columns(sum + c, total_two(sums, fold, stored), fold);
-    store_columns(dot + c, total_two(dots, fold, stored), fold);
+    const two zero = {{wide_zero(), wide_zero()}};
+    gradient_sums sums[STRIP];
+    two m[STRIP];
+    for (int b = 0; b < s.blocks; b++) {
+        m[b] = factors_of(mean, place(&r, &s, 0, b), s.fold, stored);
+        for (int i = 0; i < ROW_SUMS; i++) sums[b].sum[i] = sums[b].dot[i] = zero;
+    }
+    if (!s.by_rows) sum_block_gradients(&r, &s, m[0], above, masked, &sums[0], stored);
+    for (int64_t row = 0; s.by_rows && row < r.rows; row++)
+        for (int b = 0; b < s.blocks; b++)
+            add_terms_at(&r, place(&r, &s, row, b), m[b], above, masked, sum_of_row(&r, row), &sums[b],
+                         stored);
+    for (int b = 0; b < s.blocks; b++) {
+        const int64_t c = place(&r, &s, 0, b);
+        store_columns(sum + c, total_two(sums[b].sum, s.fold, stored), s.fold);
+        store_columns(dot + c, total_two(sums[b].dot, s.fold, stored), s.fold);
+    }
 }
 
-static AB_FORCE_INLINE void block_gradient(const ab_bn_rows *r, int64_t c, bool fold, ab_stored stored,
+static AB_FORCE_INLINE void gradient_at(const ab_bn_rows *r, int64_t at, const block_factors *f,
+                                        ab_stored stored, const void *above) {
+    const two centred = mul_two(sub_two(load_two(r->x, at, stored), f->mean), f->slope);
+    const two d = sub_two(sub_two(load_dy_two(r->dy, above, NULL, at, stored), f->shift), centred);
+    store_two(r->out, at, mul_two(d, f->scale), false, stored);
+}
+
+static AB_FORCE_INLINE void strip_gradient(const ab_bn_rows *all, strip s, ab_stored stored,
                                            const ab_bn_factors *factors, const void *above) {
-    const block_rows rows = block_rows_of(r, fold);
-    const two mean = factors_of(factors->mean, c, fold, stored);
-    const two scale = factors_of(factors->scale, c, fold, stored);
-    const two shift = factors_of(factors->shift, c, fold, stored);
-    const two slope = factors_of(factors->slope, c, fold, stored);
-    const void *x = r->x, *dy = r->dy;
-    void *out = r->out;
-    for (int64_t at = c; at < rows.end; at += rows.step) {
-        const two centred = mul_two(sub_two(load_two(x, at, stored), mean), slope);
-        const two d = sub_two(sub_two(load_dy_two(dy, above, NULL, at, stored), shift), centred);
-        store_two(out, at, mul_two(d, scale), false, stored);
-    }
+    const ab_bn_rows r = *all; /* stores may not change it */
+    FOR_PLACES(&r, s, factors, stored, gradient_at, above);
 }
 
 #else
-#define FOR_BLOCKS(rows, c, stored, f, ...) (void)0
+#define FOR_STRIPS(rows, c, stored, f, ...) (void)0
 #endif
 
 /* ---- statistics ------------------------------------------------------------------------------ */
@@ -209,7 +306,7 @@ static AB_FORCE_INLINE wide column_sum(const ab_bn_rows *r, int64_t c, int n, co
 
 static AB_FORCE_INLINE void moments(const ab_bn_rows *r, float *mean, float *m2, ab_stored stored) {
     int64_t c = 0;
-    FOR_BLOCKS(r, c, stored, block_moments, mean, m2);
+    FOR_STRIPS(r, c, stored, strip_moments, mean, m2);
     for (; c < r->channels; c += LANES) {
         const int n = columns_left(r->channels - c);
         const wide sum = column_sum(r, c, n, NULL, stored);
@@ -224,7 +321,7 @@ static AB_FORCE_INLINE void moments(const ab_bn_rows *r, float *mean, float *m2,
 static AB_FORCE_INLINE void apply_as(const ab_bn_rows *r, const ab_bn_factors *factors, const void *from,
                                      const void *addend, const void *above, bool relu, ab_stored stored) {
     int64_t c = 0;
-    FOR_BLOCKS(r, c, stored, block_apply, factors, from, addend, above, relu);
+    FOR_STRIPS(r, c, stored, strip_apply, factors, from, addend, above, relu);
     for (; c < r->channels; c += LANES) {
         const int n = columns_left(r->channels - c);
         const wide mean = wide_load_first(factors->mean + c, n);
@@ -272,7 +369,7 @@ static AB_FORCE_INLINE void sums_as(const ab_bn_rows *r, const float *mean, floa
                                     const void *above, void *masked, ab_stored stored) {
     const int64_t step = r->channels, whole = (r->rows - r->rows % ROW_SUMS) * step;
     int64_t c = 0;
-    FOR_BLOCKS(r, c, stored, block_sums, mean, sum, dot, above, masked);
+    FOR_STRIPS(r, c, stored, strip_sums, mean, sum, dot, above, masked);
     for (; c < step; c += LANES) {
         const int n = columns_left(step - c);
         const wide m = wide_load_first(mean + c, n);
@@ -302,7 +399,7 @@ static AB_FORCE_INLINE void sums(const ab_bn_rows *r, const float *mean, float *
 static AB_FORCE_INLINE void gradient_as(const ab_bn_rows *r, const ab_bn_factors *factors, const void *above,
                                         ab_stored stored) {
     int64_t c = 0;
-    FOR_BLOCKS(r, c, stored, block_gradient, factors, above);
+    FOR_STRIPS(r, c, stored, strip_gradient, factors, above);
     for (; c < r->channels; c += LANES) {
         const int n = columns_left(r->channels - c);
         const wide mean = wide_load_first(factors->mean + c, n);

@@ -167,6 +167,10 @@ void set_mark() {
 // Whether this thread was the last at a place, since the last barrier: it has been checked.
 static inline bool is_mine(const mark &m) { return memcmp(&m, &here.mark, sizeof m) == 0; }
 
+static inline bool is_unwritten(const mark &write, bool is_shared) {
+    return is_shared ? write.block != here.block : write.block == 0 && write.thread == UNWRITTEN;
+}
+
 static inline void check_write(mark *write, mark *read, uintptr_t granule, bool atomic, bool is_shared) {
     if (!ordered(*write, is_shared) && !(atomic && write->atomic)) {
         if (atomic || write->atomic || is_shared)
@@ -184,7 +188,7 @@ static inline void check_read(mark *write, mark *read, uintptr_t granule, bool i
     *read = my_mark(false, !ordered(*read, is_shared));
 }
 
-static inline void check_granules(const region &r, uintptr_t at, size_t bytes, bool write, bool atomic) {
+static void check_granules(const region &r, uintptr_t at, size_t bytes, bool write, bool atomic) {
     bool is_shared = &r == &shared;
     if (!is_shared && !r.allocated(at, bytes))
         return mistake("%s of %zu bytes at %#zx, outside of every allocation", write ? "write" : "read",
@@ -192,8 +196,7 @@ static inline void check_granules(const region &r, uintptr_t at, size_t bytes, b
     for (size_t k = r.index(at), end = r.index(at + bytes - 1) + 1; k < end; k++) {
         mark *w = &r.writes[k];
         if (!atomic && is_mine(write ? *w : r.reads[k]) && (!write || r.reads[k].block == 0)) continue;
-        bool unwritten = is_shared ? w->block != here.block : w->block == 0 && w->thread == UNWRITTEN;
-        if ((!write || atomic) && unwritten)
+        if ((!write || atomic) && is_unwritten(*w, is_shared))
             return mistake("read of %zu bytes of %s memory at %#zx that nobody wrote", bytes,
                            is_shared ? "shared" : "device", static_cast<size_t>(at));
         if (write)
@@ -201,6 +204,40 @@ static inline void check_granules(const region &r, uintptr_t at, size_t bytes, b
         else
             check_read(w, &r.reads[k], r.first + k * GRANULE, is_shared);
     }
+}
+
+static inline bool all_equal(const mark *m, size_t count) {
+    uint64_t first, other, differ = 0;
+    memcpy(&first, m, sizeof first);
+    for (size_t k = 1; k < count; k++) {
+        memcpy(&other, m + k, sizeof other);
+        differ |= first ^ other;
+    }
+    return differ == 0;
+}
+
+// check_granules for most accesses: of all granules the same is known, and nothing is wrong. Returns whether
+// that is so; else nothing has changed.
+template <size_t bytes>
+static inline bool check_alike(const region &r, uintptr_t at, bool write, bool is_shared) {
+    const size_t count = bytes < GRANULE ? 1 : bytes / GRANULE;
+    mark *w = &r.writes[r.index(at)], *rd = &r.reads[r.index(at)];
+    if ((!is_shared && !r.allocated(at, bytes)) || !all_equal(w, count) || !all_equal(rd, count))
+        return false;
+    if (write) {
+        if (is_mine(*w) && rd->block == 0) return true;
+        if (!ordered(*w, is_shared) || !ordered(*rd, is_shared)) return false;
+        for (size_t k = 0; k < count; k++) {
+            memcpy(&w[k], &here.mark, sizeof *w);
+            rd[k].block = 0;
+        }
+        return true;
+    }
+    if (is_mine(*rd)) return true;
+    if (is_unwritten(*w, is_shared) || !ordered(*w, is_shared)) return false;
+    const mark now = my_mark(false, !ordered(*rd, is_shared));
+    for (size_t k = 0; k < count; k++) rd[k] = now;
+    return true;
 }
 
 static uintptr_t stacks, stack_bytes;
@@ -228,6 +265,17 @@ static void check(const void *address, size_t bytes, bool write, bool atomic) {
         return;
     mistake("%s of %zu bytes at %p, which is not the device's memory", write ? "write" : "read", bytes,
             address);
+}
+
+// An access of the source: most are found right here.
+template <size_t bytes> static inline void check_access(const void *address, bool write) {
+    uintptr_t at = reinterpret_cast<uintptr_t>(address);
+    if (at - stacks < stack_bytes && here.in_kernel) return;
+    if (here.in_kernel && checks && at % (bytes < 8 ? bytes : 8) == 0) {
+        if (device.holds(at) && check_alike<bytes>(device, at, write, false)) return;
+        if (shared.holds(at) && check_alike<bytes>(shared, at, write, true)) return;
+    }
+    check(address, bytes, write, false);
 }
 
 void apply(void *at, size_t bytes, void *old, const std::function<void(void *)> &change) {
@@ -419,10 +467,10 @@ static void range(void *at, size_t bytes, bool write) {
 }
 
 #define ACCESS(bytes)                                                                                        \
-    void __tsan_read##bytes(void *at) { emulated::check(at, bytes, false, false); }                          \
-    void __tsan_write##bytes(void *at) { emulated::check(at, bytes, true, false); }                          \
-    void __tsan_volatile_read##bytes(void *at) { emulated::check(at, bytes, false, false); }                 \
-    void __tsan_volatile_write##bytes(void *at) { emulated::check(at, bytes, true, false); }                 \
+    void __tsan_read##bytes(void *at) { emulated::check_access<bytes>(at, false); }                          \
+    void __tsan_write##bytes(void *at) { emulated::check_access<bytes>(at, true); }                          \
+    void __tsan_volatile_read##bytes(void *at) { emulated::check_access<bytes>(at, false); }                 \
+    void __tsan_volatile_write##bytes(void *at) { emulated::check_access<bytes>(at, true); }                 \
     void __tsan_unaligned_read##bytes(void *at) { range(at, bytes, false); }                                 \
     void __tsan_unaligned_write##bytes(void *at) { range(at, bytes, true); }
 

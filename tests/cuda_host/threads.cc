@@ -1,12 +1,11 @@
 // Threads of a block as contexts on the host: each has its own stack and runs until it waits. A thread that
 // never waits costs one call: the stack goes on with the next thread of the block.
+#include "context.h"
 #include "inside.h"
 
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <vector>
@@ -22,7 +21,7 @@ dim3 grid_size() { return here.grid_size; }
 
 // ---- state of a block ---------------------------------------------------------------------------
 
-enum state { NOT_BEGUN, READY, AT_BARRIER, AT_WARP, ENDED };
+enum state { NOT_BEGUN, READY, AT_BARRIER, AT_WARP, ENDED }; // the first two: may run
 enum warp_kind { SHUFFLE, BALLOT, SYNC };
 
 struct site {
@@ -33,7 +32,7 @@ struct site {
     }
 };
 
-struct waiting {
+struct alignas(64) waiting {
     site where;
     vote kind;
     int value;      // of a barrier
@@ -45,10 +44,8 @@ struct waiting {
 };
 
 struct fiber {
-    sigjmp_buf at; // without signals
-    ucontext_t start;
+    context at;
     int thread;
-    bool idle;
 };
 
 // Not a multiple of a page: equal places of two stacks must not share a set of the cache.
@@ -56,24 +53,27 @@ enum { STACK = (64 << 10) + 5 * 64 };
 static char *stacks;
 static fiber fibers[MOST_THREADS];
 static int fiber_count, running; // `running`: the fiber that runs
-static sigjmp_buf scheduler;
+static int idle[MOST_THREADS], idle_count;
+static context scheduler;
 
 static state states[MOST_THREADS];
 static waiting waits[MOST_THREADS];
 static int fiber_of[MOST_THREADS];
 static int turn[MOST_THREADS]; // threads in the order in which they run
+static int position;           // in `turn`, of the thread that was last resumed
 static int next_turn, threads, ended;
+static uint3 places[MOST_THREADS]; // of threads in a block
 static unsigned warp_syncs[WARP];
+static unsigned lanes_waiting[WARP], lanes_ended[WARP]; // of each warp: at a warp's operation; ended
 static const call *body;
 static unsigned block_number;
 
 // ---- contexts -----------------------------------------------------------------------------------
 
 static void enter(int thread) {
-    unsigned x = here.block_size.x, y = here.block_size.y, t = static_cast<unsigned>(thread);
-    here.thread = t;
-    here.thread_at = {t % x, t / x % y, t / x / y};
-    here.warp_syncs = warp_syncs[t / WARP];
+    here.thread = static_cast<unsigned>(thread);
+    here.thread_at = places[thread];
+    here.warp_syncs = warp_syncs[thread / WARP];
     set_mark();
     states[thread] = READY;
 }
@@ -85,24 +85,23 @@ static int next_not_begun() {
 
 static void to_scheduler() {
     here.in_kernel = false;
-    siglongjmp(scheduler, 1);
+    switch_context(&fibers[running].at, &scheduler);
 }
 
 // A stack's life: one thread after another.
 static void fiber_main() {
     for (;;) {
-        fiber *f = &fibers[running];
-        for (int thread = f->thread; thread >= 0; thread = next_not_begun()) {
+        for (int thread = fibers[running].thread; thread >= 0; thread = next_not_begun()) {
             fibers[running].thread = thread;
             fiber_of[thread] = running;
             enter(thread);
             body->run(body->arguments.get());
             states[thread] = ENDED;
+            lanes_ended[thread / WARP] |= 1u << thread % WARP;
             ended++;
         }
-        f = &fibers[running];
-        f->idle = true;
-        if (sigsetjmp(f->at, 0) == 0) to_scheduler();
+        idle[idle_count++] = running;
+        to_scheduler();
     }
 }
 
@@ -118,35 +117,46 @@ static void make_stacks() {
     stacks_are(stacks, size_t(STACK) * MOST_THREADS);
 }
 
-// Runs `thread` in an idle stack, or goes on with it, until it waits or ends.
-static void resume(int thread) {
-    if (sigsetjmp(scheduler, 0)) return;
-    here.in_kernel = true;
-    if (states[thread] != NOT_BEGUN) {
-        running = fiber_of[thread];
-        enter(thread);
-        siglongjmp(fibers[running].at, 1);
-    }
-    int f = 0;
-    while (f < fiber_count && !fibers[f].idle) f++;
-    running = f;
-    fibers[f].thread = thread;
-    fibers[f].idle = false;
-    if (f < fiber_count) siglongjmp(fibers[f].at, 1);
-    fiber_count++;
-    getcontext(&fibers[f].start);
-    fibers[f].start.uc_stack.ss_sp = stacks + size_t(STACK) * static_cast<size_t>(f);
-    fibers[f].start.uc_stack.ss_size = STACK;
-    fibers[f].start.uc_link = nullptr;
-    makecontext(&fibers[f].start, fiber_main, 0);
-    setcontext(&fibers[f].start);
+// A stack for a thread that has not begun.
+static int idle_fiber() {
+    if (idle_count) return idle[--idle_count];
+    int f = fiber_count++;
+    begin_context(&fibers[f].at, stacks + size_t(STACK) * static_cast<size_t>(f), STACK, fiber_main);
+    return f;
 }
 
-// Called by a thread: until the scheduler makes it ready.
+// Runs `thread` in an idle stack, or goes on with it, until it and those after it that may go on wait or end.
+static void resume(int thread) {
+    here.in_kernel = true;
+    if (states[thread] == NOT_BEGUN) {
+        running = idle_fiber();
+        fibers[running].thread = thread;
+    } else {
+        running = fiber_of[thread];
+        enter(thread);
+    }
+    switch_context(&scheduler, &fibers[running].at);
+}
+
+// Called by a thread: until the scheduler makes it ready. The next in turn goes on at once if it has a stack.
 static void wait_as(state what) {
-    int thread = static_cast<int>(here.thread);
-    states[thread] = what;
-    if (sigsetjmp(fibers[fiber_of[thread]].at, 0) == 0) to_scheduler();
+    fiber *mine = &fibers[running];
+    states[here.thread] = what;
+    int next = position + 1;
+    while (next < threads && states[turn[next]] > READY) next++;
+    if (next == threads || states[turn[next]] == NOT_BEGUN) {
+        position = next - 1;
+        return to_scheduler();
+    }
+    position = next;
+    running = fiber_of[turn[next]];
+    enter(turn[next]);
+    switch_context(&mine->at, &fibers[running].at);
+}
+
+static void wait_in_warp() {
+    lanes_waiting[here.thread / WARP] |= 1u << here.thread % WARP;
+    wait_as(AT_WARP);
 }
 
 // ---- waiting ------------------------------------------------------------------------------------
@@ -177,19 +187,19 @@ uint64_t exchange(source kind, const char *file, int line, unsigned mask, uint64
     w.width = width;
     if (width < 1 || width > WARP || (width & (width - 1)))
         mistake("%s:%d: a shuffle of width %d, expected a power of two up to 32", file, line, width);
-    wait_as(AT_WARP);
+    wait_in_warp();
     return waits[here.thread].result;
 }
 
 unsigned ballot(unsigned mask, bool value, const char *file, int line) {
     at_warp(BALLOT, file, line, mask).bits = value;
-    wait_as(AT_WARP);
+    wait_in_warp();
     return static_cast<unsigned>(waits[here.thread].result);
 }
 
 void warp_sync(const char *file, int line, unsigned mask) {
     at_warp(SYNC, file, line, mask);
-    wait_as(AT_WARP);
+    wait_in_warp();
 }
 
 // ---- what the waiting threads get ---------------------------------------------------------------
@@ -225,59 +235,65 @@ static void open_barrier() {
     here.barriers++;
 }
 
-// The lane that a lane reads from, or -1: its own value. Groups of `width` lanes; "xor" may reach earlier
+// The lane that a lane reads from, or itself: its own value. Groups of `width` lanes; "xor" may reach earlier
 // groups, not later ones.
 static int lane_for(const waiting &w, int lane) {
-    int group = lane / w.width * w.width, end = group + w.width, from = lane;
+    int group = lane & -w.width, end = group + w.width, from = lane;
     if (w.from == FROM_LANE) from = group + (w.by & (w.width - 1));
-    if (w.from == FROM_BELOW) from = lane - w.by < group ? -1 : lane - w.by;
-    if (w.from == FROM_ABOVE) from = lane + w.by >= end ? -1 : lane + w.by;
-    if (w.from == FROM_XOR) from = (lane ^ w.by) >= end ? -1 : lane ^ w.by;
-    return from;
+    if (w.from == FROM_BELOW) from = lane - w.by < group ? lane : lane - w.by;
+    if (w.from == FROM_ABOVE) from = lane + w.by >= end ? lane : lane + w.by;
+    if (w.from == FROM_XOR) from = (lane ^ w.by) >= end ? lane : lane ^ w.by;
+    return from < 0 ? lane : from;
 }
 
-static void answer_lane(int warp, int lane) {
+// Lanes of a warp that have threads.
+static unsigned lanes_of(int warp) {
+    int count = threads - warp * WARP;
+    return count >= WARP ? 0xffffffffu : (1u << count) - 1;
+}
+
+static void shuffle_lane(int warp, int lane) {
     waiting &w = waits[warp * WARP + lane];
-    w.result = 0;
-    if (w.warp == BALLOT)
-        for (int k = 0; k < WARP && warp * WARP + k < threads; k++)
-            if ((w.mask >> k & 1u) && states[warp * WARP + k] == AT_WARP)
-                w.result |= waits[warp * WARP + k].bits << k;
-    if (w.warp != SHUFFLE) return;
     int from = lane_for(w, lane);
-    if (from < 0) from = lane;
-    int thread = warp * WARP + from;
-    if (from >= WARP || thread >= threads || states[thread] == ENDED || !(w.mask >> from & 1u)) {
+    if (from >= WARP || !((w.mask & lanes_of(warp) & ~lanes_ended[warp]) >> from & 1u)) {
         here.in_kernel = true;
         mistake("%s:%d: lane %d reads from lane %d, which takes no part", w.where.file, w.where.line, lane,
                 from);
         here.in_kernel = false;
+        w.result = 0;
         return;
     }
-    w.result = waits[thread].bits;
+    w.result = waits[warp * WARP + from].bits;
+}
+
+static void answer_lanes(int warp, unsigned lanes) {
+    unsigned voted = 0;
+    for (unsigned left = lanes; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
+        voted |= static_cast<unsigned>(waits[warp * WARP + k].bits & 1u) << k;
+    }
+    for (unsigned left = lanes; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
+        waiting &w = waits[warp * WARP + k];
+        if (w.warp == SHUFFLE)
+            shuffle_lane(warp, k);
+        else
+            w.result = w.warp == BALLOT ? voted & w.mask : 0;
+    }
 }
 
 // Whether all lanes that the mask of a waiting lane names (and that live) wait at the same operation.
 static bool warp_is_complete(int warp, unsigned *lanes) {
-    *lanes = 0;
-    int first = -1;
-    for (int k = 0; k < WARP && warp * WARP + k < threads; k++)
-        if (states[warp * WARP + k] == AT_WARP) {
-            if (first < 0) first = warp * WARP + k;
-            *lanes |= 1u << k;
-        }
-    if (first < 0) return false;
-    const waiting &w = waits[first];
-    for (int k = 0; k < WARP && warp * WARP + k < threads; k++) {
-        int thread = warp * WARP + k;
-        if (!(w.mask >> k & 1u)) {
-            *lanes &= ~(1u << k);
-            continue;
-        }
-        if (states[thread] == ENDED) continue;
-        if (states[thread] != AT_WARP) return false;
-        if (waits[thread].mask != w.mask || waits[thread].warp != w.warp || !(waits[thread].where == w.where))
-            show(w.where, waits[thread].where, "lanes of one mask");
+    unsigned there = lanes_waiting[warp];
+    if (!there) return false;
+    const waiting &w = waits[warp * WARP + __builtin_ctz(there)];
+    *lanes = there & w.mask;
+    for (unsigned left = w.mask & lanes_of(warp) & ~lanes_ended[warp]; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
+        const waiting &other = waits[warp * WARP + k];
+        if (!(there >> k & 1u)) return false;
+        if (other.mask != w.mask || other.warp != w.warp || !(other.where == w.where))
+            show(w.where, other.where, "lanes of one mask");
     }
     return true;
 }
@@ -287,11 +303,10 @@ static bool open_warps() {
     for (int warp = 0; warp * WARP < threads; warp++) {
         unsigned lanes;
         if (!warp_is_complete(warp, &lanes)) continue;
-        for (int k = 0; k < WARP; k++)
-            if (lanes >> k & 1u) answer_lane(warp, k);
+        answer_lanes(warp, lanes);
         if (lanes && waits[warp * WARP + __builtin_ctz(lanes)].warp == SYNC) warp_syncs[warp]++;
-        for (int k = 0; k < WARP; k++)
-            if (lanes >> k & 1u) states[warp * WARP + k] = READY;
+        for (unsigned left = lanes; left; left &= left - 1) states[warp * WARP + __builtin_ctz(left)] = READY;
+        lanes_waiting[warp] &= ~lanes;
         any = true;
     }
     return any;
@@ -324,9 +339,9 @@ static void order_threads(unsigned number) {
 
 static bool run_ready() {
     bool any = false;
-    for (int k = 0; k < threads; k++)
-        if (states[turn[k]] == READY || states[turn[k]] == NOT_BEGUN) {
-            resume(turn[k]);
+    for (position = 0; position < threads; position++)
+        if (states[turn[position]] <= READY) {
+            resume(turn[position]);
             any = true;
         }
     return any;
@@ -350,6 +365,8 @@ static void run_block() {
     next_turn = ended = 0;
     for (int t = 0; t < threads; t++) states[t] = NOT_BEGUN;
     memset(warp_syncs, 0, sizeof warp_syncs);
+    memset(lanes_waiting, 0, sizeof lanes_waiting);
+    memset(lanes_ended, 0, sizeof lanes_ended);
     while (ended < threads) {
         while (run_ready() || open_warps()) {
         }
@@ -359,6 +376,14 @@ static void run_block() {
         if (!all) give_up();
         open_barrier();
     }
+}
+
+static void place_threads(dim3 block) {
+    threads = static_cast<int>(block.x * block.y * block.z);
+    unsigned t = 0;
+    for (unsigned z = 0; z < block.z; z++)
+        for (unsigned y = 0; y < block.y; y++)
+            for (unsigned x = 0; x < block.x; x++) places[t++] = {x, y, z};
 }
 
 static unsigned place_in_order(unsigned k, unsigned count, unsigned seed) {
@@ -377,7 +402,7 @@ void run_kernel(const char *name, dim3 grid, dim3 block, const call &work) {
     here.block_size = block;
     here.grid_size = grid;
     here.first_block = block_number + 1;
-    threads = static_cast<int>(block.x * block.y * block.z);
+    place_threads(block);
     body = &work;
     unsigned count = grid.x * grid.y * grid.z;
     order_threads(block_number);

@@ -49,7 +49,8 @@ endfunction()
 # too. Nobody reads floating-point exceptions, and only without them does gcc turn the selections in
 # elementary functions into vector code; no result changes. Sanitizers check every access of loops that are
 # unrolled for registers, so with -O3 these files take a large part of that build; at -O1 gcc does not see
-# that loops run, and calls what they set uninitialized.
+# that loops run, and calls what they set uninitialized. Debugging information is lines and functions: where
+# variables are in such code takes a third of its compilation. AMPBENCH_VECTOR_FLAGS replaces all this.
 function(ampbench_isa_variants room levels)
   if(NOT ab_flags)
     set(ab_flags ampbench_flags)
@@ -57,6 +58,10 @@ function(ampbench_isa_variants room levels)
   set(optimize -O3)
   if(AMPBENCH_SANITIZE)
     set(optimize -O1 $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  endif()
+  list(APPEND optimize $<$<CONFIG:Debug,RelWithDebInfo>:-g1>)
+  if(AMPBENCH_VECTOR_FLAGS)
+    separate_arguments(optimize UNIX_COMMAND "${AMPBENCH_VECTOR_FLAGS}")
   endif()
   set(flags_plain "")
   set(flags_avx2 -mavx2 -mf16c -mfma -mbmi -mbmi2 -mpopcnt)

@@ -15,6 +15,11 @@ function(add kind file list row)
   endif()
   file(READ ${root}/tree/${list} text)
   file(WRITE ${root}/tree/${list} "${text}${row}\n")
+  set(newer ${SOURCE}/${list})
+  if(${CMAKE_CURRENT_LIST_FILE} IS_NEWER_THAN ${newer})
+    set(newer ${CMAKE_CURRENT_LIST_FILE})
+  endif()
+  execute_process(COMMAND touch -r ${newer} ${root}/tree/${list})
 endfunction()
 
 function(run_step what)
@@ -36,7 +41,8 @@ ${said}${errors}")
   endif()
 endfunction()
 
-# A copy of the sources. Files keep their times, so that a second run compiles what changed.
+# A copy of the sources. Files keep their times, lists with an added row those of the list or of this file, so
+# that a second run compiles what changed.
 function(copy_tree)
   foreach(folder kernels probes reports bench plots cmake include python)
     file(COPY ${SOURCE}/${folder} DESTINATION ${root}/tree PATTERN corpus EXCLUDE)
@@ -62,8 +68,10 @@ add(report reports/render/report_added_report.c reports/render/reports.def "AB_R
 add(cause reports/diagnose/attribute/causes/added_cause.c reports/diagnose/attribute/verdicts.def
   "AB_VERDICT(added_cause)")
 
-set(options -S tree -B build -DCMAKE_BUILD_TYPE=Debug -DAMPBENCH_TESTS=OFF -DCMAKE_C_FLAGS=-O0)
-run_step("configuring the copy" ${CMAKE_COMMAND} ${options} -DAMPBENCH_CUDA=OFF)
+# Nothing is optimised, not even vector code; at -O0 gcc's own macros for it convert implicitly.
+set(options -S tree -B build -DCMAKE_BUILD_TYPE=Debug -DAMPBENCH_TESTS=OFF -DAMPBENCH_CUDA=OFF
+  -DAMPBENCH_MPI=OFF "-DCMAKE_C_FLAGS_DEBUG=-O0 -g0" "-DAMPBENCH_VECTOR_FLAGS=-O0 -Wno-sign-conversion")
+run_step("configuring the copy" ${CMAKE_COMMAND} ${options})
 run_step("building the copy" ${CMAKE_COMMAND} --build build --parallel 2 --target ampbench)
 
 file(WRITE ${root}/net.json "{\"format\": \"ampbench-net-1\", \"name\": \"added\",

@@ -168,11 +168,14 @@ static cJSON *row_json(const ab_profile_row *row) {
     cJSON_AddNumberToObject(json, "time_ns", row->ns);
     cJSON_AddNumberToObject(json, "flops", row->batches * row->flops);
     cJSON_AddNumberToObject(json, "bytes", row->batches * row->bytes);
+    if (row->again_bytes > 0)
+        cJSON_AddNumberToObject(json, "bytes_read_twice", row->batches * row->again_bytes);
     if (row->product) cJSON_AddStringToObject(json, "product_format", row->product->name);
     if (row->limit_ns > 0) {
         cJSON_AddNumberToObject(json, "limit_ns", row->limit_ns);
         cJSON_AddStringToObject(json, "limit", row->limit);
     }
+    if (row->twice_ns > 0) cJSON_AddNumberToObject(json, "limit_read_twice_ns", row->twice_ns);
     return json;
 }
 

@@ -25,6 +25,24 @@ for op, ratio in ("scaled_dot_product_attention", 5 / 2), ("linear", 2):
     assert forward > 0 and backward == ratio * forward, (op, forward, backward)
 EOF
 
+# A batch norm that trains reads its input twice, and backward the gradient of its output, too.
+run profile --net resnet8 --data synthetic_images --batch 4 --threads 1 --levels O0 --steps 2 --json -
+expect_rc 0 "profile of resnet8"
+checks=$((checks + 1))
+python3 - "$work/out" <<'EOF' || fail "bytes that are read twice"
+import json, sys
+rows = json.load(open(sys.argv[1]))["cells"][0]["rows"]
+for row in rows:
+    if row["op"] != "batch_norm2d":
+        assert "bytes_read_twice" not in row and "limit_read_twice_ns" not in row, row
+        continue
+    share = row["bytes_read_twice"] / row["bytes"]
+    assert 0.3 < share < 0.7, row
+    longer = row["limit_read_twice_ns"] / row["limit_ns"]
+    assert row["limit"] == "memory" and abs(longer - 1 - share) < 1e-9, row
+assert sum(row["op"] == "batch_norm2d" for row in rows) == 18
+EOF
+
 # At O1 gelu and additions read and write halves past the casts beside them, which do not run.
 run profile --net gpt --data synthetic_text --batch 2 --threads 1 --levels O0,O1 --steps 2 --json -
 expect_rc 0 "profile of gpt at O1"

@@ -48,6 +48,10 @@ class ForeignGroup(Group):
                 keep.append(self._put(self.table, index, gradient))
         return keep
 
+    def are_gone(self) -> bool:
+        """Frameworks take gradients to places of their own."""
+        return False
+
     def loss_divisor(self) -> float:
         """The loss that is differentiated is this many times the loss."""
         return self.adapter.loss_factor()

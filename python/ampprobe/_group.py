@@ -98,10 +98,13 @@ class Group:
         self.unreadable: set = set()
         self.scaled_by: dict[int, float] = {}  # scalers of the losses since the gradients were thrown away
         self.fresh = False  # a backward pass has run since the last step
+        self.made = False  # the last backward pass has left gradients
         self.dropped = False  # the gradients of the last backward pass were thrown away
         self.left_out = False  # and they were those of a step that the loop left out
         self.drops = 0  # backward passes since the last step whose gradients were thrown away
         self.habit = 0  # and those before that step
+        # Of the losses that the probe holds where there are several optimizers, those of this one's step
+        self.first_loss, self.losses_end = 0, None  # None: it has not begun
         self.tried = False  # to make a step, ever
         self.ever_stepped = False
         self.kept = _kept.Kept()
@@ -322,23 +325,48 @@ class Group:
         """Gradients are about to be thrown away: of a step that was made, or of a backward pass."""
         scales, self.scaled_by = self.scaled_by, {}
         self.kept.cleared()
-        if not self.fresh:
+        if len(self.probe.groups) == 1 and not self.fresh:
             self.probe.quiet.clears_late |= self.probe.awaits_backward()
-        elif not (self.inside or self.decided or self.dropped) and len(self.probe.groups) == 1:
-            self._drop(scales)
+        else:
+            self._throw_away(scales)
 
-    def _drop(self, scales: dict[int, float]) -> None:
+    def look_for_gone(self) -> None:
+        """Before the next backward pass: the loop may have set gradients of the last one to None itself."""
+        alone = len(self.probe.groups) == 1
+        if self.are_gone() and (self.fresh or not alone):
+            scales, self.scaled_by = self.scaled_by, {}
+            self.probe.may_be_quiet = False
+            self._throw_away(scales, gone=True)
+
+    def _throw_away(self, scales: dict[int, float], gone: bool = False) -> None:
+        """Gradients of a backward pass; of several optimizers another one may use those that it has."""
+        if self.inside or self.decided or self.dropped:
+            return
+        if len(self.probe.groups) == 1:
+            self._drop(scales, gone)
+        else:
+            self.made, self.first_loss = False, self.probe.losses_passed()
+
+    def are_gone(self) -> bool:
+        """Whether there were gradients after the last backward pass, and there are none now."""
+        return self.made and not self.have_gradients()
+
+    def have_gradients(self) -> bool:
+        """Whether a parameter has one."""
+        return any(parameter.grad is not None for parameter in self.parameters)
+
+    def _drop(self, scales: dict[int, float], gone: bool) -> None:
         if self.counted and self.stepping:
             return  # a closure is evaluated again
         self.refresh()
-        if not any(parameter.grad is not None for parameter in self.parameters):
+        if not gone and not self.have_gradients():
             return
         self.dropped = True
         if self.scale is not None:  # unscaled for a step
             self.left_out = True
             return
         due = self.is_due()
-        if not self.counted and (due or self.plan & _abi.PLAN_GRADIENTS):
+        if not self.counted and not gone and (due or self.plan & _abi.PLAN_GRADIENTS):
             self.nonfinite = self._has_overflowed()
         self.left_out = due and not self.stepping and (self.nonfinite or self.probe.loss_is_bad())
         if not self.counted and (self.left_out or not self.tried):  # they may be all that is ever to be seen
@@ -436,6 +464,7 @@ class Group:
         if not self._scaler_seen(scaler):
             return False
         self.inside = True
+        self.probe.end_losses(self)
         if not self.counted:  # also of fused optimizers, which are never unscaled
             self._count()
         return True
@@ -522,6 +551,7 @@ class Group:
                 return args, {**kwargs, "closure": wrapped}
             return (args[0], wrapped, *args[2:]), kwargs
         self.kept.steps(self.probe.finder)
+        self.probe.end_losses(self)
         if self.dropped:
             self.dropped = self.left_out = self.regular = False
             self.counted = True  # before they were thrown away, or not at all
@@ -625,7 +655,7 @@ class Group:
         probe, record, scale = self.probe, self.probe.record, self.scale
         if self.plan & _abi.PLAN_STATE:
             self._show_states()
-        loss, lr, unscaled = probe.take_loss(), self.lr, scale_after is None
+        (loss, micro_batches), lr, unscaled = probe.take_losses(self), self.lr, scale_after is None
         flags, norms = self.clipping() if self.clip is not None else (0, (0.0, 0.0, 0.0))
         if scale is not None:
             flags |= _abi.HAS_SCALE
@@ -652,7 +682,7 @@ class Group:
             self.index,
             self.found_inf,
             self.stepped,
-            probe.micro_batches,
+            micro_batches,
             scale or 0.0,
             scale_after or 0.0,
             loss or 0.0,

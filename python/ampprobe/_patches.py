@@ -332,8 +332,7 @@ def _wrap_zero_grad(original: Callable) -> Callable:
         if traced():
             pass
         elif _quiet is None:
-            group = owner_group(self)
-            if group is not None:
+            for group in owner_groups(self):
                 group.before_zero_grad()
         elif _quiet.losses:
             _quiet.tell_clearing(self)
@@ -342,28 +341,29 @@ def _wrap_zero_grad(original: Callable) -> Callable:
     return zero_grad
 
 
-def owner_group(owner: Any) -> Any:
-    """The group of an optimizer, or of a module's parameters."""
-    return group_of(owner) if hasattr(owner, "param_groups") else _group_of_module(owner)
+def owner_groups(owner: Any) -> list:
+    """The group of an optimizer, or those of a module's parameters."""
+    if hasattr(owner, "param_groups"):
+        group = group_of(owner)
+        return [] if group is None else [group]
+    return _groups_of(owner.parameters())
 
 
-def _group_of_module(module: Any) -> Any:
-    """The group that holds a module's first trained parameter."""
-    return next((_by_parameter[id(p)] for p in module.parameters() if id(p) in _by_parameter), None)
-
-
-def saw_clip(parameters: Any, max_norm: Any, total_norm: Any) -> None:
-    """Gradients are about to be clipped; `parameters` is a tensor or a list."""
+def _groups_of(parameters: Any) -> list:
+    """Those that hold any of these."""
     groups: list = []
-    if hasattr(parameters, "grad"):
-        parameters = [parameters]
     for parameter in parameters:
         group = _by_parameter.get(id(parameter))
         if group is not None and group not in groups:
             groups.append(group)
             if len(groups) == len(_by_optimizer):
                 break
-    for group in groups:
+    return groups
+
+
+def saw_clip(parameters: Any, max_norm: Any, total_norm: Any) -> None:
+    """Gradients are about to be clipped; `parameters` is a tensor or a list."""
+    for group in _groups_of([parameters] if hasattr(parameters, "grad") else parameters):
         group.before_clip(max_norm, total_norm)
 
 
@@ -401,14 +401,12 @@ def register(probe: Any) -> None:
 
 
 def be_quiet(quiet: Any, functions: dict[str, Optional[Callable]], scaler: Any) -> bool:
-    """From here on events go to `quiet` alone: functions of the scaler's class, backward and the optimizer's
-    zero_grad are wrapped by these in place of ours, or by none; whether it may be so. A module's zero_grad
-    stays wrapped: to set an attribute of Module empties Python's caches of lookups in all modules' classes,
-    which costs the next step 50 microseconds."""
+    """From here on events go to `quiet` alone: functions of the scaler's class and backward are wrapped by
+    these in place of ours, or by none; whether it may be so."""
     global _quiet
     with _lock:
         torch = sys.modules["torch"]
-        owners = [torch.autograd, torch.optim.Optimizer]
+        owners = [torch.autograd]
         owners += type(scaler).__mro__ if scaler is not None else ()
         found = [
             patch

@@ -36,9 +36,12 @@ class Probe:
         self.loss_sources: list[str] = []  # what gave losses so far
         self._loss_sum: Optional[float] = None
         self._last_loss: Optional[float] = None
+        self._each: list[float] = []  # of several optimizers, the losses since one's step has ended
+        self._used = 0  # those before the last step that began
         self._loss_taken = False
         self._loss_frozen = False
         self._awaits_backward = 0
+        self.scales_ahead = False  # losses before the backward pass of the one before
         self.micro_batches = 0
         self.backwards = 0  # calls of backward since the beginning
         self.told_micro_batches = 0
@@ -229,6 +232,7 @@ class Probe:
             if self._scalers and not any(known() is scaler for known in self._scalers):
                 return
             self.expects_scaler = scaler.is_enabled()
+            self.scales_ahead |= self._awaits_backward > 0
             self._awaits_backward += 1
             self.penalty.loss(outputs)
             if self.look.on and self.expects_scaler:
@@ -260,6 +264,7 @@ class Probe:
         self._leave_dropped()
         self.groups[0].fresh = True
         for group in self.groups:
+            group.made = False
             group.kept.backward()
         self.backwards += 1
         if self._awaits_backward:
@@ -278,7 +283,7 @@ class Probe:
         self._leave_dropped()
         if self.never is not None:
             self.never.ran()
-        self.groups[0].fresh = True
+        self.groups[0].fresh, self.groups[0].made = True, False
         self.backwards += 1
         self._grads.append(self.value_of(outputs))
 
@@ -288,6 +293,7 @@ class Probe:
         if self.never is not None:
             self.never.ran()
         for group in self.groups:
+            group.made = group.have_gradients()
             group.kept.backward_ran()
             if self.finder.means:
                 self.finder.gradients_made(group.parameters)
@@ -313,6 +319,8 @@ class Probe:
         if self.never is not None:
             self.never.begins()
         for group in self.groups:
+            if not self._awaits_backward:
+                group.look_for_gone()
             if group.dropped:
                 group.leave_dropped()
 
@@ -344,12 +352,17 @@ class Probe:
         if self._loss_taken:
             self._loss_taken = False
             self._loss_sum, self.losses, self.micro_batches = None, 0, 0
+            self._each, self._used = [], 0
+            for group in self.groups:
+                group.first_loss, group.losses_end = 0, None
         value = self.value_of(outputs)
         if value is not None:
             self._loss_from(source)
             value /= divisor
             self._loss_sum = value if self._loss_sum is None else self._loss_sum + value
             self.losses += 1
+            if len(self.groups) > 1:
+                self._each.append(value)
         self._last_loss = value
         if self.groups[0].plan & _abi.PLAN_STATE or self.finder.dropped:
             self.finder.loss(outputs[0] if isinstance(outputs, (list, tuple)) and outputs else outputs)
@@ -364,6 +377,29 @@ class Probe:
             return outputs.item()
         except RuntimeError:  # of several values, on the meta device or inside a transform
             return None
+
+    def losses_passed(self) -> int:
+        """How many losses of several optimizers have had their backward pass."""
+        return max(0, len(self._each) - self._awaits_backward)
+
+    def end_losses(self, group: Group) -> None:
+        """An optimizer begins a step: losses from here on are of later ones, and of other optimizers'. One
+        that begins without any since another's has that one's."""
+        if group.losses_end is None and len(self.groups) > 1:
+            group.losses_end = len(self._each)
+            if self._used < group.losses_end:
+                group.first_loss = max(group.first_loss, self._used)
+            self._used = group.losses_end
+
+    def take_losses(self, group: Group) -> tuple[Optional[float], int]:
+        """The sum of the losses of an optimizer's step, and how many."""
+        own = self._each[group.first_loss : group.losses_end]
+        if group.losses_end is None or not own:
+            return self.take_loss(), self.micro_batches
+        all_passes, self.micro_batches = self.micro_batches, len(own)
+        self.take_loss()
+        self.micro_batches = all_passes
+        return sum(own), len(own)
 
     def take_loss(self) -> Optional[float]:
         """The sum of the losses since the last step: what the gradients are the gradient of."""
@@ -678,7 +714,8 @@ class Probe:
 
 _OF_LOSS = (
     "_loss_sum",
-    *("losses", "micro_batches", "_loss_taken", "_loss_frozen", "_awaits_backward", "_grads"),
+    *("losses", "micro_batches", "_each", "_used"),
+    *("_loss_taken", "_loss_frozen", "_awaits_backward", "_grads"),
 )
 
 _LOSSES = ("loss", "train_loss", "train/loss")  # under which a loop logs the loss of a step

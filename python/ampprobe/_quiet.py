@@ -119,7 +119,6 @@ class Quiet:
             self.flags |= _abi.HAS_SCALE
             self.clean = self.tracker[0]
         functions = _scaled(self) if scaler is not None else {"backward": _wrap_backward(self)}
-        functions["zero_grad"] = _wrap_zero_grad(self)
         if _patches.be_quiet(self, functions, scaler):
             self.on = self.spoilt = True
             self.spent = 0.0
@@ -227,6 +226,9 @@ class Quiet:
     def add_loss(self, outputs: Any) -> None:
         """A loss that is not the first of its step, or not a plain tensor."""
         try:
+            if self.losses and type(outputs) is self.probe.plain_type and self._lost_gradients():
+                self._go_on(outputs)
+                return
             late = self.late is not None and type(outputs) is self.probe.plain_type
             late = late and outputs.numel() == 1 and not _late.is_recorded()
             value = self.late.put(outputs) if late else self.probe.value_of(outputs)
@@ -240,6 +242,20 @@ class Quiet:
         except Exception as error:
             self.probe.fail(error)
 
+    def _lost_gradients(self) -> bool:
+        """Whether the loop has set those of the last backward pass to None itself."""
+        return not self.probe.scales_ahead and self.probe.groups[0].are_gone()
+
+    def _go_on(self, outputs: Any) -> None:
+        """In the usual way, with a loss."""
+        scaler = self.scaler() if self.scaler is not None else None
+        self.end()
+        self.probe.groups[0].fresh = True
+        if scaler is not None:
+            self.probe.saw_loss(scaler, outputs)
+        else:
+            self.probe.saw_backward(outputs)
+
     def tell_clearing(self, owner: Any) -> None:
         """The same, never raising."""
         try:
@@ -251,11 +267,11 @@ class Quiet:
         """Gradients of an optimizer or a module are about to be thrown away, and this step has a loss:
         those of its backward pass, unless the step is made already."""
         group = self.probe.groups[0]
-        if self.inside or self.is_made() or _patches.owner_group(owner) is not group:
+        if self.inside or self.is_made() or group not in _patches.owner_groups(owner):
             return
         if self.scaler is not None and self.clears_late:
             return
-        if not any(parameter.grad is not None for parameter in group.parameters):
+        if not group.have_gradients():
             return
         step = group.step + self.steps
         if step != self.drops_of:
@@ -513,21 +529,6 @@ def _wrap_backward(quiet: Quiet) -> Callable:
             return original(tensors, *args, **kwargs)
 
         return backward
-
-    return wrap
-
-
-def _wrap_zero_grad(quiet: Quiet) -> Callable:
-    traced, token = _patches.tracing(), quiet.token
-
-    def wrap(original: Callable) -> Callable:
-        @functools.wraps(original)
-        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not traced() and quiet.losses and quiet.token is token:
-                quiet.tell_clearing(self)
-            return original(self, *args, **kwargs)
-
-        return zero_grad
 
     return wrap
 

@@ -2,6 +2,7 @@
 because something was not finite; its loss and its gradients are those that were kept."""
 
 import math
+import types
 import unittest
 
 from settings import _abi, ampprobe, torch, use_recorder
@@ -72,22 +73,34 @@ def kept_in_place(loop):
     loop.clear(set_to_none=False)
 
 
+def set_to_none(loop):
+    """No function of torch tells of it."""
+    for parameter in loop.model.parameters():
+        parameter.grad = None
+
+
 def cleared_twice(loop):
     loop.clear()
     loop.model.zero_grad()
 
 
-def epochs_cut_short(loop):
-    """Two micro-batches of each epoch are left, and cleared by the next one."""
-    for _ in range(4):
-        loop.clear()
-        losses = []
-        for number in range(22):
-            losses.append(loop.backward())
-            if number % 4 == 3:
-                loop.step(sum(losses))
-                loop.clear()
-                losses = []
+def epochs_cut_short(clear=Loop.clear, micro_batches=4):
+    """Micro-batches at the end of each epoch are left, and cleared by the next one."""
+
+    def run(loop):
+        for _ in range(4):
+            clear(loop)
+            losses = []
+            for number in range(5 * micro_batches + micro_batches // 2):
+                losses.append(loop.backward())
+                if number % micro_batches == micro_batches - 1:
+                    loop.step(sum(losses))
+                    loop.clear()
+                    losses = []
+            if micro_batches == 1:
+                loop.backward()
+
+    return run
 
 
 def cleared_around(loop):
@@ -174,6 +187,16 @@ def two_passes(loop):
         loop.clear()
         loss = loop.backward()
         loop.step(loss + loop.backward())
+
+
+def scaled_ahead(loop):
+    """Two losses are scaled before the first backward pass, in most steps but not in all."""
+    for step in range(STEPS):
+        set_to_none(loop)
+        losses = [loop.loss() for _ in range(1 if step % 5 == 2 else 2)]
+        for scaled in [loop.scaler.scale(loss) for loss in losses]:
+            scaled.backward()
+        loop.step(sum(loss.item() for loss in losses))
 
 
 def cleared_between_scaling_and_backward(loop):
@@ -281,7 +304,7 @@ class Dropped(unittest.TestCase):
                 self.assertTrue(math.isclose(seen, true, rel_tol=1e-5), (seen, true))
 
     def test_cleared_before_each_micro_batch(self):
-        for clear in (Loop.clear, of_module, kept_in_place, cleared_twice):
+        for clear in (Loop.clear, of_module, kept_in_place, cleared_twice, set_to_none):
             with self.subTest(clear.__name__):
                 self.check(cleared_before_each(clear))
 
@@ -294,7 +317,13 @@ class Dropped(unittest.TestCase):
         self.check(accumulated, scaled=(True,), scale=2.0**127, skips=2)
 
     def test_an_epoch_that_is_cut_short(self):
-        self.check(epochs_cut_short)
+        for clear in (Loop.clear, set_to_none):
+            for micro_batches in (1, 4):
+                with self.subTest(clear=clear.__name__, micro_batches=micro_batches):
+                    self.check(epochs_cut_short(clear, micro_batches))
+
+    def test_two_losses_scaled_ahead(self):
+        self.check(scaled_ahead, scaled=(True,))
 
     def test_cleared_before_and_after(self):
         self.check(cleared_around)
@@ -332,27 +361,64 @@ class Dropped(unittest.TestCase):
         self.check(closures, scaled=(False,), optimizer=torch.optim.LBFGS, max_iter=3)
 
     def test_two_optimizers(self):
-        """The discriminator's gradients of the generator's loss are thrown away."""
+        """In turns; the first pass of each turn is thrown away, and so are gradients of the other model."""
         for scaled in (False, True):
-            with self.subTest(scaled=scaled):
-                use_recorder(always)
-                torch.manual_seed(0)
-                models = [torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)]
-                optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
-                scaler = torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled)
-                probe = ampprobe.attach(models, optimizers)
-                for _ in range(STEPS):
-                    for index in (1, 0):
-                        for _ in range(2):  # the first is thrown away
-                            optimizers[index].zero_grad()
-                            loss = models[1](models[0](torch.randn(4, 4))).square().mean()
-                            scaler.scale(loss).backward()
-                        scaler.step(optimizers[index])
-                    scaler.update()
-                probe.close()
-                self.assertIsNone(probe.reason)
-                for group in (0, 1):
-                    self.assertEqual(probe.record.of("stepped", group), [1] * STEPS)
+            for clear in (Loop.clear, of_module, set_to_none):
+                with self.subTest(scaled=scaled, clear=clear.__name__):
+                    losses, record = self.train_two(scaled, clear)
+                    for group in (0, 1):
+                        self.assertEqual(record.of("stepped", group), [1] * STEPS)
+                        self.assertEqual(record.of("loss", group), losses[group])
+                        self.assertEqual(record.of("micro_batches", group), [1] * STEPS)
+                    self.assertEqual(record.settings["accumulation"], 1)
+
+    def train_two(self, scaled, clear):
+        """The losses of both optimizers' steps, and the record."""
+        use_recorder(always)
+        torch.manual_seed(0)
+        models = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+        loops = [types.SimpleNamespace(model=model) for model in models]
+        for loop in loops:
+            loop.optimizer = torch.optim.SGD(loop.model.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled)
+        probe = ampprobe.attach(models, [loop.optimizer for loop in loops])
+        losses = [[], []]
+        for _ in range(STEPS):
+            for index in (1, 0):
+                for _ in range(2):
+                    clear(loops[index])
+                    loss = models[1](models[0](torch.randn(4, 4))).square().mean()
+                    scaler.scale(loss).backward()
+                losses[index].append(loss.item())
+                scaler.step(loops[index].optimizer)
+            scaler.update()
+        probe.close()
+        self.assertIsNone(probe.reason)
+        return losses, probe.record
+
+    def test_a_loss_of_two_optimizers(self):
+        """Both step after one backward pass, or after two that are added up; one before is thrown away."""
+        for scaled in (False, True):
+            for passes in (1, 2):
+                with self.subTest(scaled=scaled, passes=passes):
+                    use_recorder(always)
+                    loop = Loop(scaled)
+                    optimizers = [torch.optim.SGD(loop.model[i].parameters(), lr=0.01) for i in (0, 2)]
+                    probe = ampprobe.attach(loop.model, optimizers)
+                    losses = []
+                    for _ in range(STEPS):
+                        loop.backward()
+                        loop.model.zero_grad()
+                        losses.append(sum(loop.backward() for _ in range(passes)))
+                        for optimizer in optimizers:
+                            loop.scaler.step(optimizer)
+                        loop.scaler.update()
+                        loop.model.zero_grad()
+                    probe.close()
+                    self.assertIsNone(probe.reason)
+                    for group in (0, 1):
+                        self.assertEqual(probe.record.of("loss", group), losses)
+                        self.assertEqual(probe.record.of("micro_batches", group), [passes] * STEPS)
 
     def test_more_passes_than_are_held_are_steps(self):
         """A loop that has made no step for so long is one that makes none."""

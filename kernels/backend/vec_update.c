@@ -4,9 +4,6 @@
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_half.h"
 
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
-
 /* Values that are widened, updated and rounded at a time: few enough that the processor works on several
  * pieces at once, so that the loads of one overlap the arithmetic of another. */
 enum { PIECE = 64, MOST_STATES = 2 };
@@ -177,14 +174,12 @@ FORMULA(rmsprop_centered, AB_UPDATE_RMSPROP_CENTERED, 2)
 FORMULA(adagrad, AB_UPDATE_ADAGRAD, 1)
 #undef FORMULA
 
-extern const ab_vec_update PASTE(ab_vec_update_, AB_ISA_SUFFIX);
-const ab_vec_update PASTE(ab_vec_update_,
-                          AB_ISA_SUFFIX) = {.run = {[AB_UPDATE_SGD] = sgd,
-                                                    [AB_UPDATE_MOMENTUM] = momentum,
-                                                    [AB_UPDATE_NESTEROV] = nesterov,
-                                                    [AB_UPDATE_ADAM] = adam,
-                                                    [AB_UPDATE_ADAMW] = adamw,
-                                                    [AB_UPDATE_RMSPROP] = rmsprop,
-                                                    [AB_UPDATE_RMSPROP_MOMENTUM] = rmsprop_momentum,
-                                                    [AB_UPDATE_RMSPROP_CENTERED] = rmsprop_centered,
-                                                    [AB_UPDATE_ADAGRAD] = adagrad}};
+AB_ISA_TABLE(ab_vec_update) = {.run = {[AB_UPDATE_SGD] = sgd,
+                                       [AB_UPDATE_MOMENTUM] = momentum,
+                                       [AB_UPDATE_NESTEROV] = nesterov,
+                                       [AB_UPDATE_ADAM] = adam,
+                                       [AB_UPDATE_ADAMW] = adamw,
+                                       [AB_UPDATE_RMSPROP] = rmsprop,
+                                       [AB_UPDATE_RMSPROP_MOMENTUM] = rmsprop_momentum,
+                                       [AB_UPDATE_RMSPROP_CENTERED] = rmsprop_centered,
+                                       [AB_UPDATE_ADAGRAD] = adagrad}};

@@ -23,11 +23,10 @@
  * by one. */
 #include "kernels/census/vec_census.h"
 
+#include "kernels/vec/isa.h"
+
 #include <stdbool.h>
 #include <string.h>
-
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
 
 enum { INF = 0x7f800000 };
 
@@ -991,7 +990,6 @@ static void end(void *memory) {
 
 #endif
 
-extern const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX);
-const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX) = {
+AB_ISA_TABLE(ab_vec_census) = {
     TAKES_HALVES, {DISTANCE, DISTANCE_HALVES, DISTANCE_HALVES}, begin, block, end, note_extremes,
     add_squares};

@@ -2,6 +2,7 @@
  * of a tile stay in registers while all rows pass. */
 #include "kernels/collective/vec_fold.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec.h"
 
 /* Vectors of a tile: enough independent additions to hide their latency. */
@@ -82,7 +83,4 @@ FOLD(fp32)
 FOLD(fp16)
 FOLD(bf16)
 
-#define TABLE_OF(suffix) ab_vec_fold_##suffix
-#define TABLE(suffix) TABLE_OF(suffix)
-extern const ab_vec_fold TABLE(AB_ISA_SUFFIX);
-const ab_vec_fold TABLE(AB_ISA_SUFFIX) = {.fp32 = fold_fp32, .fp16 = fold_fp16, .bf16 = fold_bf16};
+AB_ISA_TABLE(ab_vec_fold) = {.fp32 = fold_fp32, .fp16 = fold_fp16, .bf16 = fold_bf16};

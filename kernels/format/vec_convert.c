@@ -5,6 +5,7 @@
  * each level. */
 #include "kernels/format/vec_convert.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec_half.h"
 
 /* ---- any format ------------------------------------------------------------------------------ */
@@ -173,10 +174,7 @@ static void decode8(const ab_lane_format *lane, float *AB_RESTRICT dst, const ui
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-#define JOIN2(a, b) a##b
-#define JOIN(a, b) JOIN2(a, b)
-
-const ab_vec_convert JOIN(ab_vec_convert_, AB_ISA_SUFFIX) = {
+AB_ISA_TABLE(ab_vec_convert) = {
     widen_fp16, narrow_fp16, widen_bf16, narrow_bf16, round_any, encode8,
     encode16,   encode32,    decode8,    decode16,    decode32,
 };

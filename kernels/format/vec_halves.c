@@ -6,6 +6,7 @@
  * operands is made quiet by the operation. */
 #include "kernels/format/vec_halves.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec_half.h"
 
 #include <assert.h>
@@ -150,9 +151,5 @@ static void scale_fp16(uint16_t *dst, const uint16_t *a, const float *factor, in
     combine_fp16(dst, a, NULL, factor, n);
 }
 
-#define JOIN2(a, b) a##b
-#define JOIN(a, b) JOIN2(a, b)
-
-extern const ab_vec_halves JOIN(ab_vec_halves_, AB_ISA_SUFFIX);
-const ab_vec_halves JOIN(ab_vec_halves_, AB_ISA_SUFFIX) = {
+AB_ISA_TABLE(ab_vec_halves) = {
     .add_fp16 = add_fp16, .add_bf16 = add_bf16, .scale_fp16 = scale_fp16, .scale_bf16 = scale_bf16};

@@ -43,6 +43,13 @@ AB_MUST_CHECK ab_status ab_isa_find(const char *name, ab_isa *isa);
     static inline const type *name##_get(void) { return &name##_plain; }
 #endif
 
+/* AB_ISA_TABLE(type) = {...}; in a vec_*.c file defines that table of the level that it is compiled for. */
+#define AB_ISA_TABLE(type) AB_ISA_TABLE_OF(type, AB_ISA_SUFFIX)
+#define AB_ISA_TABLE_OF(type, level) AB_ISA_TABLE_NAMED(type, level) /* expands `level` */
+#define AB_ISA_TABLE_NAMED(type, level)                                                                      \
+    extern const type type##_##level;                                                                        \
+    const type type##_##level
+
 AB_END_DECLS
 
 #endif

@@ -2,13 +2,11 @@
  * registers. Multiply-adds are fused where the CPU level has FMA. */
 #include "kernels/vec/vec_conv.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 
 #include <stdbool.h>
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
 
 #if defined(__AVX2__)
 
@@ -538,10 +536,9 @@ static void weights(const ab_narrow_image *job) {
     }
 }
 
-extern const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX);
-const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX) = {.keep = keep,
-                                                        .row = row,
-                                                        .scatter = scatter,
-                                                        .weights = weights,
-                                                        .reads_codes = READS_CODES,
-                                                        .rounds = rounds};
+AB_ISA_TABLE(ab_vec_conv) = {.keep = keep,
+                             .row = row,
+                             .scatter = scatter,
+                             .weights = weights,
+                             .reads_codes = READS_CODES,
+                             .rounds = rounds};

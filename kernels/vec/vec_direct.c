@@ -3,10 +3,8 @@
  */
 #include "kernels/vec/vec_direct.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec_wide.h"
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
 
 #if defined(__AVX2__)
 
@@ -198,5 +196,4 @@ static void weights(const ab_direct_weights *job) { (void)job; }
 
 #endif
 
-extern const ab_vec_direct PASTE(ab_vec_direct_, AB_ISA_SUFFIX);
-const ab_vec_direct PASTE(ab_vec_direct_, AB_ISA_SUFFIX) = {.block = block, .row = row, .weights = weights};
+AB_ISA_TABLE(ab_vec_direct) = {.block = block, .row = row, .weights = weights};

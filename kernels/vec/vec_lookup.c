@@ -1,14 +1,13 @@
 /* The loops of vec_lookup.h. */
 #include "kernels/vec/vec_lookup.h"
 
+#include "kernels/vec/isa.h"
+
 #include <string.h>
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
 
 #if defined(__AVX512F__)
 
@@ -187,5 +186,4 @@ static void look_up(void *to, const ab_lookup_table *table, const uint8_t *from,
         look_up_halves(to, table, from, n);
 }
 
-extern const ab_vec_lookup PASTE(ab_vec_lookup_, AB_ISA_SUFFIX);
-const ab_vec_lookup PASTE(ab_vec_lookup_, AB_ISA_SUFFIX) = {.prepare = prepare, .look_up = look_up};
+AB_ISA_TABLE(ab_vec_lookup) = {.prepare = prepare, .look_up = look_up};

@@ -2,10 +2,8 @@
  * order, so that all levels give the same bits. Elementary functions: kernels/core/elementary.h. */
 #include "kernels/vec/vec_math.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec_exp.h"
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
 
 /* ---- element by element ---------------------------------------------------------------------- */
 
@@ -356,36 +354,35 @@ static void dropout(float *out, const float *x, const ab_dropout *d, int64_t fir
     }
 }
 
-extern const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX);
-const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX) = {.exp = exp_map,
-                                                        .tanh = tanh_map,
-                                                        .tanh_backward = tanh_backward,
-                                                        .sigmoid = sigmoid_map,
-                                                        .sigmoid_backward = sigmoid_backward,
-                                                        .silu = silu,
-                                                        .silu_backward = silu_backward,
-                                                        .gelu = gelu,
-                                                        .gelu_backward = gelu_backward,
-                                                        .gelu_tanh = gelu_tanh,
-                                                        .gelu_tanh_backward = gelu_tanh_backward,
-                                                        .affine = affine,
-                                                        .scale_wide = scale_wide,
-                                                        .add_scaled = add_scaled,
-                                                        .row_max = row_max,
-                                                        .row_sum = row_sum,
-                                                        .row_sum_wide = row_sum_wide,
-                                                        .row_dot = row_dot,
-                                                        .exp_shifted = exp_shifted,
-                                                        .exp_sum = exp_sum,
-                                                        .softmax_backward = softmax_backward,
-                                                        .log_softmax_backward = log_softmax_backward,
-                                                        .row_moments = row_moments,
-                                                        .row_normalise = row_normalise,
-                                                        .row_gradient_sums = row_gradient_sums,
-                                                        .row_gradient = row_gradient,
-                                                        .channel_gradient = channel_gradient,
-                                                        .lstm_step = lstm_step,
-                                                        .lstm_step_backward = lstm_step_backward,
-                                                        .gru_step = gru_step,
-                                                        .gru_step_backward = gru_step_backward,
-                                                        .dropout = dropout};
+AB_ISA_TABLE(ab_vec_math) = {.exp = exp_map,
+                             .tanh = tanh_map,
+                             .tanh_backward = tanh_backward,
+                             .sigmoid = sigmoid_map,
+                             .sigmoid_backward = sigmoid_backward,
+                             .silu = silu,
+                             .silu_backward = silu_backward,
+                             .gelu = gelu,
+                             .gelu_backward = gelu_backward,
+                             .gelu_tanh = gelu_tanh,
+                             .gelu_tanh_backward = gelu_tanh_backward,
+                             .affine = affine,
+                             .scale_wide = scale_wide,
+                             .add_scaled = add_scaled,
+                             .row_max = row_max,
+                             .row_sum = row_sum,
+                             .row_sum_wide = row_sum_wide,
+                             .row_dot = row_dot,
+                             .exp_shifted = exp_shifted,
+                             .exp_sum = exp_sum,
+                             .softmax_backward = softmax_backward,
+                             .log_softmax_backward = log_softmax_backward,
+                             .row_moments = row_moments,
+                             .row_normalise = row_normalise,
+                             .row_gradient_sums = row_gradient_sums,
+                             .row_gradient = row_gradient,
+                             .channel_gradient = channel_gradient,
+                             .lstm_step = lstm_step,
+                             .lstm_step_backward = lstm_step_backward,
+                             .gru_step = gru_step,
+                             .gru_step_backward = gru_step_backward,
+                             .dropout = dropout};

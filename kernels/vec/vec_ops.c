@@ -2,12 +2,10 @@
  * the vector length and nothing is fused, so that all levels give the same bits. */
 #include "kernels/vec/vec_ops.h"
 
-#include "kernels/vec/vec_wide.h"
+#include "kernels/vec/isa.h"
+#include "kernels/vec/vec_sums.h"
 
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
-
-enum { ROW_SUMS = 4, FINITE_BLOCK = 4096 };
+enum { FINITE_BLOCK = 4096 };
 
 static int lanes_left(int64_t left) { return left < VEC_LANES ? (int)left : VEC_LANES; }
 
@@ -136,25 +134,15 @@ static void sum_parts(float *out, const float *parts, int64_t step, int count, i
 
 /* ---- sums over rows -------------------------------------------------------------------------- */
 
-static int columns_left(int64_t left) { return left < LANES ? (int)left : LANES; }
-
-static inline wide total(const wide sums[ROW_SUMS]) {
-    return wide_add(wide_add(sums[0], sums[1]), wide_add(sums[2], sums[3]));
-}
-
-static inline void clear(wide sums[ROW_SUMS]) {
-    for (int i = 0; i < ROW_SUMS; i++) sums[i] = wide_set(0.0f);
-}
-
 static wide column_sum(const float *x, int64_t rows, int64_t channels, int n) {
     wide sums[ROW_SUMS];
-    clear(sums);
+    clear_sums(sums);
     int64_t r = 0;
     for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
         for (int i = 0; i < ROW_SUMS; i++)
             sums[i] = wide_add(sums[i], wide_load_first(x + (r + i) * channels, n));
     for (; r < rows; r++) sums[0] = wide_add(sums[0], wide_load_first(x + r * channels, n));
-    return total(sums);
+    return total_sum(sums);
 }
 
 static void column_sums(const float *x, int64_t rows, int64_t channels, float *sum) {
@@ -378,20 +366,19 @@ static void transpose_codes(uint16_t *dst, const uint16_t *src, int64_t rows, in
             dst[c * rows + r] = src[r * columns + c];
 }
 
-extern const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX);
-const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
-                                                      .relu_backward = relu_backward,
-                                                      .add = add,
-                                                      .relu_bits = relu_bits,
-                                                      .relu_backward_bits = relu_backward_bits,
-                                                      .finite = finite,
-                                                      .finite_bits = finite_bits,
-                                                      .squares = squares,
-                                                      .sum_parts = sum_parts,
-                                                      .column_sums = column_sums,
-                                                      .max_pool = max_pool,
-                                                      .max_pool_backward = max_pool_backward,
-                                                      .avg_pool = avg_pool,
-                                                      .avg_pool_backward = avg_pool_backward,
-                                                      .transpose = transpose,
-                                                      .transpose_codes = transpose_codes};
+AB_ISA_TABLE(ab_vec_ops) = {.relu = relu,
+                            .relu_backward = relu_backward,
+                            .add = add,
+                            .relu_bits = relu_bits,
+                            .relu_backward_bits = relu_backward_bits,
+                            .finite = finite,
+                            .finite_bits = finite_bits,
+                            .squares = squares,
+                            .sum_parts = sum_parts,
+                            .column_sums = column_sums,
+                            .max_pool = max_pool,
+                            .max_pool_backward = max_pool_backward,
+                            .avg_pool = avg_pool,
+                            .avg_pool_backward = avg_pool_backward,
+                            .transpose = transpose,
+                            .transpose_codes = transpose_codes};

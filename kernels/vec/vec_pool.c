@@ -6,11 +6,9 @@
 #include "kernels/vec/vec_pool.h"
 
 #include "kernels/core/compiler.h"
+#include "kernels/vec/isa.h"
 
 #include <string.h>
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
 
 enum { LANES = 8 };
 
@@ -379,8 +377,7 @@ static bool max_pool_backward_bits(const ab_window *w, bool after_relu, uint16_t
     return is_ordered(in, infinity, values_in(w)) && halves_backward_image(&job);
 }
 
-extern const ab_vec_pool PASTE(ab_vec_pool_, AB_ISA_SUFFIX);
-const ab_vec_pool PASTE(ab_vec_pool_, AB_ISA_SUFFIX) = {.max_pool = max_pool,
-                                                        .max_pool_backward = max_pool_backward,
-                                                        .max_pool_bits = max_pool_bits,
-                                                        .max_pool_backward_bits = max_pool_backward_bits};
+AB_ISA_TABLE(ab_vec_pool) = {.max_pool = max_pool,
+                             .max_pool_backward = max_pool_backward,
+                             .max_pool_bits = max_pool_bits,
+                             .max_pool_backward_bits = max_pool_backward_bits};

@@ -1,8 +1,7 @@
 /* Loops of vec_unary.h, compiled once per CPU level; formulas: elementwise.h. No fused multiply-add. */
 #include "kernels/ops/elementwise/vec_unary.h"
 
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
+#include "kernels/vec/isa.h"
 
 #define AB_UNARY(id, reads, attributes)                                                                      \
     static void id##_values(float *out, const float *x, ab_scalars s, int64_t n) {                           \
@@ -14,8 +13,7 @@
 #include "kernels/ops/elementwise/unary.def"
 #undef AB_UNARY
 
-extern const ab_vec_unary PASTE(ab_vec_unary_, AB_ISA_SUFFIX);
-const ab_vec_unary PASTE(ab_vec_unary_, AB_ISA_SUFFIX) = {
+AB_ISA_TABLE(ab_vec_unary) = {
 #define AB_UNARY(id, reads, attributes) .id = {id##_values, id##_slopes},
 #include "kernels/ops/elementwise/unary.def"
 #undef AB_UNARY

@@ -2,6 +2,8 @@
  * multiply-add. */
 #include "kernels/ops/loss/pointwise_loss.h"
 
+#include "kernels/vec/isa.h"
+
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
@@ -13,8 +15,7 @@
 #include "kernels/ops/loss/pointwise.def"
 #undef AB_POINTWISE
 
-extern const ab_vec_pointwise PASTE(ab_vec_pointwise_, AB_ISA_SUFFIX);
-const ab_vec_pointwise PASTE(ab_vec_pointwise_, AB_ISA_SUFFIX) = {
+AB_ISA_TABLE(ab_vec_pointwise) = {
 #define AB_POINTWISE(id) .id = {id##_value, {id##_by_x, id##_by_t}},
 #include "kernels/ops/loss/pointwise.def"
 #undef AB_POINTWISE

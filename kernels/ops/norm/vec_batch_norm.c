@@ -4,14 +4,8 @@
 #include "kernels/ops/norm/vec_batch_norm.h"
 
 #include "kernels/ops/norm/vec_stored.h"
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
-
-/* How many rows a sum of a column has in flight: row i is added to sum i % ROW_SUMS. */
-enum { ROW_SUMS = 4 };
-
-static inline int columns_left(int64_t left) { return left < LANES ? (int)left : LANES; }
+#include "kernels/vec/isa.h"
+#include "kernels/vec/vec_sums.h"
 
 /* ---- blocks of columns ----------------------------------------------------------------------- */
 
@@ -276,14 +270,6 @@ static AB_FORCE_INLINE void strip_gradient(const ab_bn_rows *all, strip s, ab_st
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-static inline wide total(const wide sums[ROW_SUMS]) {
-    return wide_add(wide_add(sums[0], sums[1]), wide_add(sums[2], sums[3]));
-}
-
-static inline void clear(wide sums[ROW_SUMS]) {
-    for (int i = 0; i < ROW_SUMS; i++) sums[i] = wide_zero();
-}
-
 static AB_FORCE_INLINE wide term(wide x, const wide *mean) {
     if (!mean) return x;
     const wide d = wide_sub(x, *mean);
@@ -295,13 +281,13 @@ static AB_FORCE_INLINE wide column_sum(const ab_bn_rows *r, int64_t c, int n, co
                                        ab_stored stored) {
     const int64_t whole = r->rows - r->rows % ROW_SUMS;
     wide sums[ROW_SUMS];
-    clear(sums);
+    clear_sums(sums);
     for (int64_t row = 0; row < whole; row += ROW_SUMS)
         for (int i = 0; i < ROW_SUMS; i++)
             sums[i] = wide_add(sums[i], term(load(r->x, (row + i) * r->channels + c, n, stored), mean));
     for (int64_t row = whole; row < r->rows; row++)
         sums[0] = wide_add(sums[0], term(load(r->x, row * r->channels + c, n, stored), mean));
-    return total(sums);
+    return total_sum(sums);
 }
 
 static AB_FORCE_INLINE void moments(const ab_bn_rows *r, float *mean, float *m2, ab_stored stored) {
@@ -374,15 +360,15 @@ static AB_FORCE_INLINE void sums_as(const ab_bn_rows *r, const float *mean, floa
         const int n = columns_left(step - c);
         const wide m = wide_load_first(mean + c, n);
         wide sums[ROW_SUMS], dots[ROW_SUMS];
-        clear(sums);
-        clear(dots);
+        clear_sums(sums);
+        clear_sums(dots);
         for (int64_t at = c; at < whole; at += ROW_SUMS * step)
             for (int i = 0; i < ROW_SUMS; i++)
                 add_terms(r, at + i * step, n, m, above, masked, &sums[i], &dots[i], stored);
         for (int64_t at = whole + c; at < r->rows * step; at += step)
             add_terms(r, at, n, m, above, masked, &sums[0], &dots[0], stored);
-        wide_store_first(sum + c, total(sums), n);
-        wide_store_first(dot + c, total(dots), n);
+        wide_store_first(sum + c, total_sum(sums), n);
+        wide_store_first(dot + c, total_sum(dots), n);
     }
 }
 
@@ -448,6 +434,5 @@ LOOPS(bf16, AB_STORED_BF16)
 #define ROW(name)                                                                                            \
     { moments_##name, apply_##name, sums_##name, gradient_##name, scaled_##name }
 
-extern const ab_vec_batch_norm PASTE(ab_vec_batch_norm_, AB_ISA_SUFFIX);
-const ab_vec_batch_norm PASTE(ab_vec_batch_norm_, AB_ISA_SUFFIX) = {
+AB_ISA_TABLE(ab_vec_batch_norm) = {
     {[AB_STORED_FP32] = ROW(fp32), [AB_STORED_FP16] = ROW(fp16), [AB_STORED_BF16] = ROW(bf16)}};

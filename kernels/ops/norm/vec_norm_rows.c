@@ -2,13 +2,12 @@
  * spans, as in kernels/vec/vec_math.c. */
 #include "kernels/ops/norm/vec_norm_rows.h"
 
+#include "kernels/vec/isa.h"
+
 #define AB_EIGHT_LANES 1 /* sixteen bf16 codes fill a vector of AVX2 */
 #include "kernels/ops/norm/vec_stored.h"
 
 #include <math.h>
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
 
 /* SPAN: values added in fp32 before the sum goes on in double. AHEAD, BACK: most rows at once, as many as
  * registers hold sums of. */
@@ -352,6 +351,4 @@ LOOPS(bf16_fp32, AB_STORED_BF16, AB_STORED_FP32)
         [AB_STORED_BF16] = {pass##_bf16_fp32, NULL, pass##_bf16},                                            \
     }
 
-extern const ab_vec_norm_rows PASTE(ab_vec_norm_rows_, AB_ISA_SUFFIX);
-const ab_vec_norm_rows PASTE(ab_vec_norm_rows_, AB_ISA_SUFFIX) = {BY_FORMATS(forward), BY_FORMATS(backward),
-                                                                  move_on, pair, part};
+AB_ISA_TABLE(ab_vec_norm_rows) = {BY_FORMATS(forward), BY_FORMATS(backward), move_on, pair, part};

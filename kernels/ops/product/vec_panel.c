@@ -2,11 +2,9 @@
  * registers. */
 #include "kernels/ops/product/vec_panel.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
 
 enum { WIDEST = LANES * MAX_VECTORS };
 
@@ -256,6 +254,5 @@ static void store_turned(const ab_panel_part *to, float *sums, const float *bias
         turn_sums(to, sums, AB_PANEL_BF16);
 }
 
-extern const ab_vec_panel PASTE(ab_vec_panel_, AB_ISA_SUFFIX);
-const ab_vec_panel PASTE(ab_vec_panel_, AB_ISA_SUFFIX) = {
+AB_ISA_TABLE(ab_vec_panel) = {
     .tile = tile, .transpose = wide_transpose, .turn = turn_part, .store_turned = store_turned};

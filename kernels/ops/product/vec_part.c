@@ -1,11 +1,9 @@
 /* The loops of vec_part.h. */
 #include "kernels/ops/product/vec_part.h"
 
+#include "kernels/vec/isa.h"
 #include "kernels/vec/vec_half.h"
-#include "kernels/vec/vec_wide.h"
-
-#define PASTE_TOKENS(a, b) a##b
-#define PASTE(a, b) PASTE_TOKENS(a, b)
+#include "kernels/vec/vec_sums.h"
 
 static void widen_row(float *to, const void *from, ab_panel_kind kind, int64_t n) {
     if (kind == AB_PANEL_FP16)
@@ -66,18 +64,16 @@ static AB_FORCE_INLINE wide widened(const char *at, const ab_panel_kind kind, in
     return wide_load(value);
 }
 
-/* The sum of n columns from `at` on. Four rows at a time have sums of their own; what is left goes to the
- * first. */
+/* The sum of n columns from `at` on. */
 static AB_FORCE_INLINE wide column_sum(const char *at, int64_t step, int64_t rows, const ab_panel_kind kind,
                                        int n) {
-    enum { SUMS = 4 };
-    wide sum[SUMS] = {wide_zero(), wide_zero(), wide_zero(), wide_zero()};
+    wide sum[ROW_SUMS] = {wide_zero(), wide_zero(), wide_zero(), wide_zero()};
     int64_t r = 0;
-    for (; r + SUMS <= rows; r += SUMS)
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
 #pragma GCC unroll 4
-        for (int i = 0; i < SUMS; i++, at += step) sum[i] = wide_add(sum[i], widened(at, kind, n));
+        for (int i = 0; i < ROW_SUMS; i++, at += step) sum[i] = wide_add(sum[i], widened(at, kind, n));
     for (; r < rows; r++, at += step) sum[0] = wide_add(sum[0], widened(at, kind, n));
-    return wide_add(wide_add(sum[0], sum[1]), wide_add(sum[2], sum[3]));
+    return total_sum(sum);
 }
 
 static AB_FORCE_INLINE void sum_columns(float *sum, const ab_panel_part *of, const ab_panel_kind kind) {
@@ -99,6 +95,4 @@ static void column_sums(float *sum, const ab_panel_part *of) {
         sum_columns(sum, of, AB_PANEL_FP32);
 }
 
-extern const ab_vec_part PASTE(ab_vec_part_, AB_ISA_SUFFIX);
-const ab_vec_part PASTE(ab_vec_part_, AB_ISA_SUFFIX) = {
-    .read = read_part, .pack = pack, .store = store, .column_sums = column_sums};
+AB_ISA_TABLE(ab_vec_part) = {.read = read_part, .pack = pack, .store = store, .column_sums = column_sums};

@@ -262,15 +262,12 @@ static void add_fetch(ab_fetches *f, const ab_heads *h, int64_t chunk, int64_t h
 
 /* ---- a head at once -------------------------------------------------------------------------- */
 
-/* Whether vec_head.c computes the heads, with the bits of the path by blocks: that one has other chains for
- * few last columns (vec_gemm.c), which triangles do not have. */
+/* Whether vec_head.c computes the heads, with the bits of the path by blocks. */
 static bool runs_at_once(const ab_attention *t, bool runs) {
-    enum { DOT_LANES = 16, DOT_COLUMNS = 2 };
     const int64_t queries = t->in[0].rows, keys = t->in[1].rows, widths[] = {t->in[0].width, t->in[2].width};
-    const bool dots = keys % DOT_LANES != 0 && keys % DOT_LANES <= DOT_COLUMNS;
     if (!runs || t->half || t->exec->path == AB_PATH_REFERENCE) return false;
     if (t->mask.tensor || t->dropout.threshold || (t->causal && !is_triangle(t))) return false;
-    if (t->causal ? queries != keys : dots) return false;
+    if (t->causal && queries != keys) return false;
     for (int i = 0; i < 2; i++)
         if (widths[i] % AB_HEAD_STEP != 0 || widths[i] > AB_HEAD_MOST) return false;
     return ab_min64(queries, keys) >= AB_HEAD_LEAST && ab_max64(queries, keys) <= AB_HEAD_MOST;

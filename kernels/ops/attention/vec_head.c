@@ -388,36 +388,75 @@ static inline int64_t run_lanes(const score_tile *s, int64_t lanes, bool pairs) 
     return lanes > LANES ? 2 * LANES : LANES;
 }
 
+/* The tree of vec_rows.c and of vec_gemm.c's last columns, whose lanes are lines here. */
+static inline wide join_lines(wide line[LINES]) {
+#pragma GCC unroll 4
+    for (int width = LINES / 2; width > 0; width /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < width; i++) line[i] = wide_add(line[i], line[i + width]);
+    return line[0];
+}
+
+/* The scores of one key by chains over every LINES-th value. */
+static void score_key(const score_tile *s, int64_t lanes) {
+    for (int64_t lane = 0; lane < lanes; lane += LANES) {
+        wide line[LINES];
+#pragma GCC unroll 16
+        for (int i = 0; i < LINES; i++) line[i] = wide_zero();
+        for (int64_t k = 0; k < s->x.inner; k += LINES)
+#pragma GCC unroll 16
+            for (int i = 0; i < LINES; i++)
+                line[i] = wide_fma(s->x.a[k + i], wide_load(s->x.b + (k + i) * s->x.b_step + lane), line[i]);
+        const wide score = wide_scale(s->x.alpha, join_lines(line));
+        wide_store(s->x.c + lane, score);
+        if (s->most) wide_store(s->most + lane, wide_larger(score, wide_load(s->most + lane)));
+    }
+}
+
+/* The last keys whose scores vec_gemm.c computes so; pairs have no other code to agree with. */
+static int64_t last_keys(const ab_head *h) {
+    enum { DOT_COLUMNS = 2 };
+    const int64_t last = h->keys % LINES;
+    return !h->causal && !h->pairs && last <= DOT_COLUMNS ? last : 0;
+}
+
 /* to = alpha b a^T of the queries [first, first + n): rows of keys, lanes of queries. a: rows of queries; b:
  * of keys. most, unless NULL: the largest score of each query, of -inf before. */
 static void score_block(const ab_head *h, const ab_head_rows *a, const ab_head_rows *b, int64_t width,
                         float alpha, int64_t first, float *to, float *most) {
     _Alignas(64) float turned[AB_HEAD_MOST * BLOCK];
     const bool pairs = h->pairs;
-    const int64_t step = row_step(h), n = smaller(BLOCK, h->queries - first),
-                  keys = h->causal ? first + n : h->keys, end = (n + VEC_LANES - 1) / VEC_LANES * VEC_LANES,
-                  inner = pairs ? width / 2 : width, a_step = pairs ? a->bf16_step / 2 : a->step,
-                  b_step = pairs ? b->bf16_step / 2 : b->step;
+    const int64_t step = row_step(h), n = smaller(BLOCK, h->queries - first), last = last_keys(h),
+                  keys = (h->causal ? first + n : h->keys) - last,
+                  end = (n + VEC_LANES - 1) / VEC_LANES * VEC_LANES,
+                  a_step = pairs ? a->bf16_step / 2 : a->step, b_step = pairs ? b->bf16_step / 2 : b->step;
     const float *from = pairs ? pairs_of(a) : a->data, *rows = pairs ? pairs_of(b) : b->data;
-    wide_transpose(turned, BLOCK, from + first * a_step, a_step, n, inner);
+    score_tile s = {.x = {.a_row = b_step,
+                          .a_inner = 1,
+                          .b_step = BLOCK,
+                          .c_step = step,
+                          .inner = pairs ? width / 2 : width,
+                          .alpha = alpha},
+                    .unseen = -ROWS - LANES * VECTORS};
+    wide_transpose(turned, BLOCK, from + first * a_step, a_step, n, s.x.inner);
     for (int64_t at = 0; at < keys; at += ROWS) {
-        const int64_t key = tile_row(at, keys),
-                      seen = h->causal ? larger(0, key - first) / VEC_LANES * VEC_LANES : 0;
-        for (int64_t lane = seen; lane < end;) {
-            const score_tile s = {.x = {.a = rows + key * b_step,
-                                        .b = turned + lane,
-                                        .c = to + key * step + first + lane,
-                                        .a_row = b_step,
-                                        .a_inner = 1,
-                                        .b_step = BLOCK,
-                                        .c_step = step,
-                                        .inner = inner,
-                                        .alpha = alpha},
-                                  .most = most ? most + lane : NULL,
-                                  .unseen = h->causal ? key - first - lane : -ROWS - LANES * VECTORS};
+        const int64_t key = tile_row(at, keys);
+        for (int64_t lane = h->causal ? larger(0, key - first) / VEC_LANES * VEC_LANES : 0; lane < end;) {
+            s.x.a = rows + key * b_step;
+            s.x.b = turned + lane;
+            s.x.c = to + key * step + first + lane;
+            s.most = most ? most + lane : NULL;
+            if (h->causal) s.unseen = key - first - lane;
             ab_fetch_some(h->fetches, FETCHED);
             lane += run_lanes(&s, end - lane, pairs);
         }
+    }
+    for (int64_t key = keys; key < keys + last; key++) {
+        s.x.a = rows + key * b_step;
+        s.x.b = turned;
+        s.x.c = to + key * step + first;
+        s.most = most;
+        score_key(&s, end);
     }
 }
 
@@ -434,15 +473,6 @@ static column column_at(const ab_head *h, int64_t query) {
                     .step = row_step(h),
                     .whole = h->causal ? query : h->keys,
                     .keys = h->causal ? smaller(query + LANES, h->queries) : h->keys};
-}
-
-/* The tree of vec_rows.c, whose lanes are lines here. */
-static inline wide join_lines(wide line[LINES]) {
-#pragma GCC unroll 4
-    for (int width = LINES / 2; width > 0; width /= 2)
-#pragma GCC unroll 8
-        for (int i = 0; i < width; i++) line[i] = wide_add(line[i], line[i + width]);
-    return line[0];
 }
 
 static inline void clear_lines(wide line[LINES]) {

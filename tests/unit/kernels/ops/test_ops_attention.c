@@ -298,6 +298,8 @@ static void heads_at_once_have_the_bits_of_blocks_of_queries(void **state) {
         {1, 1, 128, 128, 128, 128, true, false, false, NO_MASK, {0}, 0, 0, 0},
         {2, 2, 9, 91, 32, 64, false, true, false, NO_MASK, {0}, 0, 0, 0},
         {2, 2, 100, 12, 64, 32, false, false, false, NO_MASK, {0}, 0, 0, 0},
+        {2, 3, 65, 65, 64, 64, true, false, false, NO_MASK, {0}, 0, 0, 0},
+        {1, 2, 8, 18, 32, 96, false, true, false, NO_MASK, {0}, 0.7, 0, 0},
     };
     static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_fp16, &ab_format_bf16};
     static const double spoiled[] = {(double)NAN, (double)INFINITY, 3e38};
@@ -381,6 +383,7 @@ static void bf16_scores_are_summed_in_pairs_where_the_cpu_has_a_unit(void **stat
         {1, 2, 33, 33, 64, 64, true, false, true, NO_MASK, {0}, 0, 0, 0},
         {1, 2, 77, 77, 64, 64, true, false, false, NO_MASK, {0}, 0.7, 0, 0},
         {1, 1, 128, 128, 96, 96, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 3, 65, 65, 64, 64, true, false, false, NO_MASK, {0}, 0, 0, 0},
         {2, 2, 9, 91, 32, 64, false, true, false, NO_MASK, {0}, 0, 0, 0},
         {2, 2, 100, 12, 64, 32, false, false, false, NO_MASK, {0}, 0, 0, 0},
     };

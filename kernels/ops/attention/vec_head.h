@@ -1,7 +1,7 @@
 /* One head of attention whose scores all fit the cache, as vector code compiled once per CPU level
- * (vec_head.c), with the bits of the path by blocks in attention.c. Scores lie in memory as [keys][queries]:
- * queries are the lanes of vectors, so a maximum or a sum over keys needs no sum over lanes, and one vector
- * has the logarithms of as many queries as it has lanes.
+ * (vec_head.c), with the bits of the path by blocks in attention.c but where it takes bf16 pairs. Scores lie
+ * in memory as [keys][queries]: queries are the lanes of vectors, so a maximum or a sum over keys needs no
+ * sum over lanes, and one vector has the logarithms of as many queries as it has lanes.
  *
  * Internal to kernels/; the only caller is attention.c. */
 #ifndef AB_KERNELS_OPS_ATTENTION_VEC_HEAD_H

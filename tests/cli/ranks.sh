@@ -81,7 +81,7 @@ refused "give it alone" "${files[@]}" --preset fsdp1 --divide pre
 refused "did you mean '--ranks'" "${files[@]}" --rnaks 8
 
 # Training: a sum of fp16 gradients that overflows before it is divided, and its healthy twin.
-training=(--net mlp --data synthetic --levels O0,O2 --scales 4096 --ranks 64 --batch 2 --steps 60 --rounds 1
+training=(--net mlp --data synthetic --levels O0,O2 --scales 4096 --ranks 64 --batch 2 --steps 20 --rounds 1
     --no-floor --eval-limit 16 --threads 1 --quiet --no-plots)
 run "${training[@]}" --divide post --out "$work/post.json"
 expect_rc 0 "ranks that divide after the sum"

@@ -73,14 +73,15 @@ static void clip_rows(const direct *p, int64_t y, int64_t *first, int64_t *end) 
     *end = ab_max64(*first, ab_min64(*end, p->in[0] + top));
 }
 
-/* A block of channels from kernel rows [k0, k1). */
-static void sum_rows(const direct *p, const ab_direct_row *job, const float *in, float *out, int64_t k0,
-                     int64_t k1) {
+/* A block of channels from kernel rows [k0, k1). Rows of the next image come nearer meanwhile. */
+static void sum_rows(const direct *p, const ab_pass_args *args, int64_t next, const ab_direct_row *job,
+                     const float *in, float *out, int64_t k0, int64_t k1) {
     const int64_t in_row = p->in[1] * p->channels, out_row = p->out[1] * p->delivered;
     ab_direct_row row = *job;
     row.continues = k0 > 0;
     for (int64_t y = 0; y < p->out[0]; y++) {
         int64_t first = k0, end = k1;
+        if (next > 0) ab_piece_ask(&p->pieces, args, AB_PIECE_SRC, next, p->conv.batch, y, p->out[0]);
         clip_rows(p, y, &first, &end);
         row.rows = end - first;
         if (row.rows == 0 && row.continues) continue;
@@ -110,7 +111,8 @@ static void sum_image(void *argument, int64_t image, int thread) {
     for (int64_t c = 0; c < p->delivered; c += p->block) {
         job.weights = (const float *)args->weights + c * kh * p->run;
         job.bias = args->bias ? args->bias + c : NULL;
-        for (int64_t k = 0; k < kh; k += rows) sum_rows(p, &job, in, out + c, k, ab_min64(k + rows, kh));
+        for (int64_t k = 0; k < kh; k += rows)
+            sum_rows(p, args, c + k > 0 ? 0 : image + 1, &job, in, out + c, k, ab_min64(k + rows, kh));
     }
     ab_piece_store(&p->pieces, args, image, out);
 }
@@ -164,8 +166,12 @@ static void sum_block(void *argument, int64_t block, int thread) {
     for (int64_t image = first; image < end; image++) {
         const float *in = ab_piece_read(&p->pieces, args, AB_PIECE_SRC, image);
         const float *dout = ab_piece_read(&p->pieces, args, AB_PIECE_DOUT, image);
-        for (int64_t y = 0; y < p->out[0]; y += band)
+        for (int64_t y = 0; y < p->out[0]; y += band) {
+            const int64_t part = y / band, parts = ab_div_up(p->out[0], band);
+            ab_piece_ask(&p->pieces, args, AB_PIECE_SRC, image + 1, p->conv.batch, part, parts);
+            ab_piece_ask(&p->pieces, args, AB_PIECE_DOUT, image + 1, p->conv.batch, part, parts);
             sum_band(p, in, dout, sums, y, ab_min64(y + band, p->out[0]));
+        }
     }
 }
 

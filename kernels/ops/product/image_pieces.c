@@ -37,6 +37,19 @@ const float *ab_piece_read(const ab_image_pieces *pieces, const ab_pass_args *ar
     return ab_read(tensor, image * n, n, buffer_of(pieces, args, piece));
 }
 
+enum { LINE = 64 };
+
+void ab_piece_ask(const ab_image_pieces *pieces, const ab_pass_args *args, int piece, int64_t image,
+                  int64_t images, int64_t part, int64_t parts) {
+    const bool src = piece == AB_PIECE_SRC;
+    const ab_tensor *tensor = !args->stored ? NULL : src ? args->stored->src : args->stored->dout;
+    if (image >= images || !tensor || ab_is_f32(tensor)) return;
+    const int64_t bytes = (int64_t)ab_format_bytes(tensor->format, pieces->count[piece]);
+    const char *from = (const char *)tensor->data + image * bytes;
+    for (int64_t at = bytes * part / parts; at < bytes * (part + 1) / parts; at += LINE)
+        __builtin_prefetch(from + at, 0, 2);
+}
+
 float *ab_piece_target(const ab_image_pieces *pieces, const ab_pass_args *args, int64_t image) {
     const int64_t at = image * pieces->count[AB_PIECE_DST];
     if (!args->stored) return args->dst + at;

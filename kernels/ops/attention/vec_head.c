@@ -163,20 +163,23 @@ typedef enum tile_shape {
 /* Stores rows of 32 columns: two vectors, or those of even and of odd index rounded to bf16. */
 static AB_FORCE_INLINE void store_tile(const tile *x, tile_sums *t, const bool bf16) {
 #if HALVES
-    __mmask16 nan = 0;
+    if (bf16) {
+        __mmask16 nan = 0;
 #pragma GCC unroll 8
-    for (int r = 0; bf16 && r < ROWS; r++)
-        nan |= _mm512_cmp_ps_mask(t->sum[r][0], t->sum[r][1], _CMP_UNORD_Q);
+        for (int r = 0; r < ROWS; r++) nan |= _mm512_cmp_ps_mask(t->sum[r][0], t->sum[r][1], _CMP_UNORD_Q);
 #pragma GCC unroll 8
-    for (int r = 0; bf16 && r < ROWS; r++) {
-        const __m512i even = nan ? rounded_bf16(t->sum[r][0]) : rounded_bf16_number(t->sum[r][0]),
-                      odd = nan ? rounded_bf16(t->sum[r][1]) : rounded_bf16_number(t->sum[r][1]);
-        const __m512i both = _mm512_mask_mov_epi16(odd, 0x55555555U, _mm512_srli_epi32(even, BF16_DROP));
-        _mm512_storeu_si512(x->c + r * x->c_step, both);
+        for (int r = 0; r < ROWS; r++) {
+            const __m512i even = nan ? rounded_bf16(t->sum[r][0]) : rounded_bf16_number(t->sum[r][0]),
+                          odd = nan ? rounded_bf16(t->sum[r][1]) : rounded_bf16_number(t->sum[r][1]);
+            const __m512i both = _mm512_mask_mov_epi16(odd, 0x55555555U, _mm512_srli_epi32(even, BF16_DROP));
+            _mm512_storeu_si512(x->c + r * x->c_step, both);
+        }
+        return;
     }
 #endif
+    (void)bf16;
 #pragma GCC unroll 8
-    for (int r = 0; !bf16 && r < ROWS; r++)
+    for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
         for (int v = 0; v < VECTORS; v++) wide_store(x->c + r * x->c_step + v * LANES, t->sum[r][v]);
 }

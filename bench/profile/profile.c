@@ -207,7 +207,7 @@ static void add_bytes(void *context, int tensor, bool written) {
 typedef struct walk {
     const table *t;
     int64_t *first; /* [tensors]: of the tensor's bytes; owned */
-    int64_t bytes, touched;
+    int64_t bytes, granule, touched;
     ab_reuse *reuse; /* owned; NULL: only count */
     ab_traffic *to;  /* of the pass */
 } walk;
@@ -215,7 +215,7 @@ typedef struct walk {
 static void touch(void *context, int tensor, bool written) {
     walk *w = context;
     const int64_t bytes = ab_work_bytes(w->t->plan, tensor), first = bytes ? w->first[tensor] : 0;
-    w->touched += ab_reuse_granules(first, bytes);
+    w->touched += ab_reuse_granules(w->granule, first, bytes);
     if (w->reuse && bytes > 0) ab_reuse_touch(w->reuse, first, bytes, written, w->to);
 }
 
@@ -266,6 +266,7 @@ static void walk_step(walk *w, ab_traffic *traffic) {
 /* Of the second of two steps: the first leaves the memory as every step does. */
 static ab_status walk_steps(walk *w, ab_traffic *traffic, size_t rows) {
     AB_TRY(lay_out(w));
+    w->granule = ab_reuse_granule(w->bytes);
     walk_step(w, traffic);
     AB_TRY(ab_reuse_create(w->bytes, 2 * w->touched, &w->reuse));
     walk_step(w, traffic);

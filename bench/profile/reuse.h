@@ -8,9 +8,10 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_REUSE_GRANULE = 1024 }; /* bytes */
-
 typedef struct ab_reuse ab_reuse;
+
+/* Bytes of a granule for `bytes` of memory: 1 KiB, or so much that there are at most 2^20. */
+int64_t ab_reuse_granule(int64_t bytes);
 
 /* For `bytes` of memory, of which at most `touched` granules are touched, each touch counted. AB_NO_MEMORY.
  */
@@ -18,7 +19,7 @@ AB_MUST_CHECK ab_status ab_reuse_create(int64_t bytes, int64_t touched, ab_reuse
 void ab_reuse_destroy(ab_reuse *reuse); /* NULL is a no-op */
 
 /* Granules that a touch of [first, first + bytes) counts. */
-int64_t ab_reuse_granules(int64_t first, int64_t bytes);
+int64_t ab_reuse_granules(int64_t granule, int64_t first, int64_t bytes);
 
 /* A pass begins: what is read and then written within it is updated in place. */
 void ab_reuse_begin_pass(ab_reuse *reuse);

@@ -65,7 +65,8 @@ static size_t rounded_bytes(size_t bytes) {
 
 static ab_status cpu_alloc(size_t bytes, void **block) {
     const size_t rounded = rounded_bytes(bytes);
-    *block = rounded > 0 ? aligned_alloc(bytes >= HUGE_PAGE ? HUGE_PAGE : 64, rounded) : NULL;
+    const size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    if (rounded == 0 || posix_memalign(block, align, rounded) != 0) *block = NULL;
     advise_huge_pages(*block, rounded);
     return *block ? AB_OK : ab_fail(AB_NO_MEMORY, "cannot allocate %zu bytes of host memory", bytes);
 }

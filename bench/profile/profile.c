@@ -86,7 +86,7 @@ typedef struct table {
     const ab_profiler *timed;
     double batches; /* of a step */
     ab_profile *profile;
-    ab_traffic *traffic; /* [nodes * AB_TIMED_PASSES + AB_TIMED_PARTS]; owned */
+    ab_traffic *traffic; /* [nodes * AB_TIMED_PASSES + AB_TIMED_PARTS]; owned; NULL: not wanted */
 } table;
 
 static void add_row(const table *t, ab_profile_row row) {
@@ -147,7 +147,8 @@ static void visit_tail(const table *t, int n, ab_timed_pass pass, ab_work_operan
 
 /* Whether nobody ran the cast of node n in this pass: the op beside it passes it by, or the batch was written
  * as its result. */
-static bool is_passed(const table *t, const ab_profiler *s, int n, int pass) {
+static bool is_passed(const table *t, int n, int pass) {
+    const ab_profiler *s = t->timed;
     const ab_plan_node *node = &t->plan->node[n];
     if (pass == AB_TIMED_BACKWARD) return node->passed_backward && s->past[pass];
     return pass == AB_TIMED_FORWARD && ((node->passed_forward && s->past[pass]) ||
@@ -155,7 +156,7 @@ static bool is_passed(const table *t, const ab_profiler *s, int n, int pass) {
 }
 
 static bool is_idle(const table *t, int n, int pass) {
-    return is_fused(t, n, (ab_timed_pass)pass) || is_passed(t, t->timed, n, pass);
+    return is_fused(t, n, (ab_timed_pass)pass) || is_passed(t, n, pass);
 }
 
 /* The operands of a pass of node n and of the nodes whose passes it does. */
@@ -288,7 +289,8 @@ static ab_status measure_traffic(table *t) {
 
 /* ---- a cell's rows --------------------------------------------------------------------------- */
 
-static void add_node(const table *t, const ab_profiler *s, int n) {
+static void add_node(const table *t, int n) {
+    const ab_profiler *s = t->timed;
     static const char *const names[] = {"forward", "backward", "sums"};
     const ab_plan_node *node = &t->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(t->plan, node);
@@ -303,7 +305,7 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
         count c = {.plan = t->plan};
         visit_pass(t, n, p, add_bytes, &c);
         row.bytes = c.bytes;
-        row.traffic = t->traffic[n * AB_TIMED_PASSES + p];
+        if (t->traffic) row.traffic = t->traffic[n * AB_TIMED_PASSES + p];
         if (p == AB_TIMED_SUMS) row.type = "cast";
         if (p != AB_TIMED_SUMS && !is_idle(t, n, p)) add_operations(t, n, p == AB_TIMED_BACKWARD, &row);
         if (p == AB_TIMED_SUMS && row.bytes <= 0) continue; /* nothing to sum: two readings of the clock */
@@ -313,7 +315,7 @@ static void add_node(const table *t, const ab_profiler *s, int n) {
     }
 }
 
-static void add_part(table t, const ab_profiler *s, int part) {
+static void add_part(table t, int part) {
     static const struct {
         const char *type;
         ab_profile_kind kind;
@@ -326,13 +328,13 @@ static void add_part(table t, const ab_profiler *s, int part) {
                                [AB_TIMED_OTHER] = {"other", AB_PROFILE_OTHER}};
     count c = {.plan = t.plan};
     visit_part(&t, part, add_bytes, &c);
-    const ab_profile_row row = {.op = "",
-                                .type = about[part].type,
-                                .pass = "step",
-                                .kind = about[part].kind,
-                                .ns = median_of(s, s->nodes * AB_TIMED_PASSES + part),
-                                .bytes = c.bytes,
-                                .traffic = t.traffic[t.plan->nodes * AB_TIMED_PASSES + part]};
+    ab_profile_row row = {.op = "",
+                          .type = about[part].type,
+                          .pass = "step",
+                          .kind = about[part].kind,
+                          .ns = median_of(t.timed, t.plan->nodes * AB_TIMED_PASSES + part),
+                          .bytes = c.bytes};
+    if (t.traffic) row.traffic = t.traffic[t.plan->nodes * AB_TIMED_PASSES + part];
     t.batches = 1;
     add_row(&t, row);
 }
@@ -344,19 +346,18 @@ static int longest_first(const void *a, const void *b) {
 
 /* ---- a cell ---------------------------------------------------------------------------------- */
 
-ab_status ab_profiler_rows(const ab_profiler *s, const ab_recipe *recipe, ab_profile *profile) {
+ab_status ab_profiler_rows(const ab_profiler *s, const ab_recipe *recipe, bool compared,
+                           ab_profile *profile) {
     const ab_plan *plan = ab_cell_plan(s->cell);
     table t = {s->cell, plan, s, (double)ab_cell_batches(s->cell), profile, NULL};
     profile->row = calloc((size_t)s->rows, sizeof *profile->row);
-    ab_status status = profile->row ? measure_traffic(&t) : ab_fail(AB_NO_MEMORY, "profile: out of memory");
-    if (status != AB_OK) {
-        free(t.traffic);
-        return status;
-    }
-    for (int n = 0; n < s->nodes; n++) add_node(&t, s, n);
-    for (int part = 0; part < AB_TIMED_PARTS; part++)
-        if (part != AB_TIMED_REDUCTION || recipe->ranks.count > 1) add_part(t, s, part);
+    if (!profile->row) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
+    const ab_status status = compared ? measure_traffic(&t) : AB_OK;
+    for (int n = 0; n < s->nodes && status == AB_OK; n++) add_node(&t, n);
+    for (int part = 0; part < AB_TIMED_PARTS && status == AB_OK; part++)
+        if (part != AB_TIMED_REDUCTION || recipe->ranks.count > 1) add_part(t, part);
     free(t.traffic);
+    if (status != AB_OK) return status;
     profile->steps = s->steps;
     profile->nonfinite = s->nonfinite;
     profile->step_ns = median_of(s, s->rows - 1);
@@ -372,7 +373,7 @@ ab_status ab_profile_cell(const ab_cell_config *settings, const char *name, int6
     AB_TRY(ab_cell_create(settings, &profile->kept));
     ab_status status = ab_profiler_open(profile->kept, steps, &p);
     if (status == AB_OK) status = time_steps(seconds, &p);
-    if (status == AB_OK) status = ab_profiler_rows(&p, &settings->recipe, profile);
+    if (status == AB_OK) status = ab_profiler_rows(&p, &settings->recipe, true, profile);
     ab_profiler_close(&p);
     return status;
 }

@@ -77,8 +77,9 @@ void ab_profiler_close(ab_profiler *profiler);
 void ab_profiler_begin_step(ab_profiler *profiler);
 void ab_profiler_end_step(ab_profiler *profiler, int64_t step_ns, float loss);
 
-/* Medians over the steps so far, as rows. Free with ab_profile_clear, also after an error. */
-AB_MUST_CHECK ab_status ab_profiler_rows(const ab_profiler *profiler, const ab_recipe *recipe,
+/* Medians over the steps so far, as rows; compared: with what ab_profile_compare needs, which walks over all
+ * of the plan's memory. Free with ab_profile_clear, also after an error. */
+AB_MUST_CHECK ab_status ab_profiler_rows(const ab_profiler *profiler, const ab_recipe *recipe, bool compared,
                                          ab_profile *profile);
 
 /* Trains up to `steps` steps of a cell of its own after some that warm up; once ten have run, for at most
@@ -88,7 +89,7 @@ AB_MUST_CHECK ab_status ab_profile_cell(const ab_cell_config *settings, const ch
                                         double seconds, ab_profile *profile);
 void ab_profile_clear(ab_profile *profile);
 
-/* Sets what the limits allow in every row. */
+/* Sets what the limits allow in every row, of a profile whose rows were made to be compared. */
 void ab_profile_compare(ab_profile *profile, const ab_machine_limits *limits);
 
 /* Nanoseconds of the rows of a kind. */

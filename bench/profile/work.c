@@ -27,17 +27,21 @@ static int memory_of(const ab_plan *plan, int tensor) {
     return tensor;
 }
 
-/* Whether backward has nothing to do for input i: an addition's gradient is the output's where it lies. */
-static bool is_passed_on(const ab_plan *plan, const ab_plan_node *node, int i) {
+static bool is_addition(const ab_plan *plan, const ab_plan_node *node) {
     const ab_net_op *op = ab_plan_node_op(plan, node);
-    return op && op->op == &ab_op_add && node->in_grad[i] != AB_NONE &&
+    return op && op->op == &ab_op_add;
+}
+
+/* Whether an addition's gradient of input i is wanted, and is the output's where it lies. */
+static bool is_passed_on(const ab_plan *plan, const ab_plan_node *node, int i) {
+    return is_addition(plan, node) && node->in_grad[i] != AB_NONE &&
            memory_of(plan, node->in_grad[i]) == memory_of(plan, node->out_grad);
 }
 
 static bool does_nothing(const ab_plan *plan, const ab_plan_node *node) {
     for (int i = 0; i < node->inputs; i++)
         if (node->in_grad[i] != AB_NONE && !is_passed_on(plan, node, i)) return false;
-    return node->inputs > 0 && ab_plan_node_op(plan, node) && ab_plan_node_op(plan, node)->op == &ab_op_add;
+    return is_addition(plan, node);
 }
 
 /* The output's gradient and what backward reads of the forward pass, and the gradients that it writes. */

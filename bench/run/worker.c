@@ -391,7 +391,7 @@ static ab_status profile_event(const ab_profiler *profiler, const ab_run_config 
         AB_TRY(ab_machine_limits_measure(ab_run_product_formats(config), config->path, LIMIT_ATTEMPTS_NS,
                                          &machine));
     cJSON *event = cJSON_CreateObject();
-    ab_status status = ab_profiler_rows(profiler, &config->recipe, &profile);
+    ab_status status = ab_profiler_rows(profiler, &config->recipe, false, &profile);
     cJSON_AddStringToObject(event, "event", "profile");
     if (limits) cJSON_AddItemToObject(event, "machine_limits", ab_machine_limits_json(&machine));
     cJSON *kept = cJSON_AddObjectToObject(event, "profile");

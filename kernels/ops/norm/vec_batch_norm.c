@@ -189,20 +189,19 @@ static AB_FORCE_INLINE block_factors block_factors_of(const ab_bn_factors *f, in
     } while (0)
 
 static AB_FORCE_INLINE void apply_at(const ab_bn_rows *r, int64_t at, const block_factors *f,
-                                     ab_stored stored, void *out, const void *from, const void *addend,
+                                     ab_stored stored, const void *from, const void *addend,
                                      const void *above, bool relu) {
     two v = load_dy_two(from, above, NULL, at, stored);
-    (void)r;
     v = add_two(mul_two(sub_two(v, f->mean), f->scale), f->shift);
     if (addend) v = add_two(as_stored_two(v, stored), load_two(addend, at, stored));
-    store_two(out, at, v, relu, stored);
+    store_two(r->out, at, v, relu, stored);
 }
 
 static AB_FORCE_INLINE void strip_apply(const ab_bn_rows *all, strip s, ab_stored stored,
                                         const ab_bn_factors *factors, const void *from, const void *addend,
                                         const void *above, bool relu) {
     const ab_bn_rows r = *all; /* stores may not change it */
-    FOR_PLACES(&r, s, factors, stored, apply_at, r.out, from, addend, above, relu);
+    FOR_PLACES(&r, s, factors, stored, apply_at, from, addend, above, relu);
 }
 
 /* The sums of dy, then the dots. */

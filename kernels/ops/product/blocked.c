@@ -165,19 +165,25 @@ static bias_sums bias_sums_of(const blocked_job *job, int64_t line) {
     return (bias_sums){all + line, all + p->lines + line};
 }
 
-/* Adds rows [first, first + count) of dout, whole groups of rows but for the last, to the bias gradients of
- * some lines: while they are in cache, and as ab_rows_sum adds them. */
-static void add_to_bias(const blocked_job *job, ab_range lines, ab_range inner) {
-    const ab_rows *rows = &job->p->rows;
+/* Of lines that are stored as [inner][line], the values `inner`. */
+static ab_panel_part stored_lines(const blocked_job *job, ab_range lines, ab_range inner) {
     const ab_blocked_operands *from = &job->operands;
+    return ab_panel_part_of(&from->lines, inner.first * from->lines_step + lines.first, from->lines_step,
+                            inner.count, lines.count);
+}
+
+/* Adds rows `inner` of dout, whole groups of rows but for the last, to the bias gradients of some lines, as
+ * ab_rows_sum adds them. */
+static void add_to_bias(const blocked_job *job, ab_range lines, ab_range inner, const ab_panel_part *dout) {
+    const ab_rows *rows = &job->p->rows;
     const bias_sums sums = bias_sums_of(job, lines.first);
     float group[AB_BLOCKED_LINES];
+    ab_panel_part part = *dout;
     for (int64_t g = inner.first / rows->group_rows; g * rows->group_rows < inner.first + inner.count; g++) {
         const int64_t chunk = g / rows->chunk_groups;
-        const ab_panel_part part =
-            ab_panel_part_of(&from->lines, g * rows->group_rows * from->lines_step + lines.first,
-                             from->lines_step, ab_rows_in_group(rows, g), lines.count);
+        part.rows = ab_rows_in_group(rows, g);
         ab_vec_part_get()->column_sums(group, &part);
+        part.data = (char *)part.data + ab_panel_bytes(part.kind, part.rows * part.step);
         if (g % rows->chunk_groups == 0) memset(sums.chunk, 0, (size_t)lines.count * sizeof *sums.chunk);
         for (int64_t i = 0; i < lines.count; i++) sums.chunk[i] += (double)group[i];
         if (g + 1 < ab_rows_chunk_end(rows, chunk)) continue;
@@ -190,8 +196,10 @@ static void add_to_bias(const blocked_job *job, ab_range lines, ab_range inner) 
 
 static void sum_bias_block(void *argument, int64_t index, int thread) {
     const blocked_job *job = argument;
+    const ab_range lines = piece_of(job->p->lines, job->p->block, index), inner = {0, job->p->inner};
+    const ab_panel_part dout = stored_lines(job, lines, inner);
     (void)thread;
-    add_to_bias(job, piece_of(job->p->lines, job->p->block, index), (ab_range){0, job->p->inner});
+    add_to_bias(job, lines, inner, &dout);
 }
 
 /* ---- the blocks ------------------------------------------------------------------------------ */
@@ -200,13 +208,19 @@ static void sum_bias_block(void *argument, int64_t index, int thread) {
 static ab_blocked_lines take_lines(const blocked_job *job, ab_range lines, const buffers *b) {
     const blocked *p = job->p;
     const int64_t step = p->section + GAP;
+    const bool sums = job->args->dbias && p->base.sums_bias;
     if (!job->operands.lines_turned)
-        return p->unit.take(&job->operands, lines, job->section, b->lines, step, b->values);
+        return p->unit.take(&job->operands, lines, job->section, b->lines, step, NULL);
     for (int64_t k = 0; k < job->section.count; k += AB_BLOCKED_TURN) {
         const ab_range inner = {job->section.first + k, ab_min64(AB_BLOCKED_TURN, job->section.count - k)};
+        const ab_panel_part stored = stored_lines(job, lines, inner);
+        const ab_panel_part wide = {b->values, AB_PANEL_FP32, AB_BLOCKED_LINES, inner.count, lines.count};
+        if (sums) {
+            ab_vec_part_get()->read(b->values, AB_BLOCKED_LINES, &stored);
+            add_to_bias(job, lines, inner, &wide);
+        }
         p->unit.take(&job->operands, lines, inner, (char *)b->lines + ab_format_bytes(p->unit.format, k),
-                     step, b->values);
-        if (job->args->dbias && p->base.sums_bias) add_to_bias(job, lines, inner);
+                     step, sums ? &wide : &stored);
     }
     return (ab_blocked_lines){b->lines, step};
 }

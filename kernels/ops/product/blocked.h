@@ -58,9 +58,9 @@ struct ab_blocked_unit {
      * buffer: AB_PANEL x part values in fp32. */
     void (*pack)(const ab_blocked_operands *from, void *to, ab_range columns, ab_range inner, float *buffer);
     /* Gives lines of the section `inner`, of turned ones at most AB_BLOCKED_TURN values: in place, or in
-     * `copy`, whose lines are `step` values apart. buffer: AB_BLOCKED_TURN x AB_BLOCKED_LINES fp32 values. */
+     * `copy`, whose lines are `step` values apart. turned: these, as they are stored or widened. */
     ab_blocked_lines (*take)(const ab_blocked_operands *from, ab_range lines, ab_range inner, void *copy,
-                             int64_t step, float *buffer);
+                             int64_t step, const ab_panel_part *turned);
     void (*multiply)(const ab_blocked_product *product);
 };
 

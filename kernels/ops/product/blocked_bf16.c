@@ -71,8 +71,8 @@ static void copy_lines(const ab_blocked_operands *from, ab_range lines, ab_range
 }
 
 static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab_range inner, void *copy,
-                             int64_t step, float *buffer) {
-    (void)buffer;
+                             int64_t step, const ab_panel_part *turned) {
+    (void)turned;
     if (from->lines_turned) {
         turn_lines(from, lines, inner, copy, step);
         return (ab_blocked_lines){copy, step};

@@ -30,23 +30,10 @@ static void pack(const ab_blocked_operands *from, void *to, ab_range columns, ab
         for (int64_t c = columns.count; c < end; c++) panel[k * AB_PANEL + c] = 0.0f;
 }
 
-/* Lines that are stored as [inner][line]. */
-static void turn_lines(const ab_blocked_operands *from, ab_range lines, ab_range inner, float *copy,
-                       int64_t step, float *buffer) {
-    ab_panel_part part = ab_panel_part_of(&from->lines, inner.first * from->lines_step + lines.first,
-                                          from->lines_step, inner.count, lines.count);
-    if (part.kind != AB_PANEL_FP32) {
-        ab_vec_part_get()->read(buffer, lines.count, &part);
-        part.data = buffer;
-        part.step = lines.count;
-    }
-    ab_vec_panel_get()->transpose(copy, step, part.data, part.step, part.rows, part.columns);
-}
-
 static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab_range inner, void *copy,
-                             int64_t step, float *buffer) {
+                             int64_t step, const ab_panel_part *turned) {
     if (from->lines_turned) {
-        turn_lines(from, lines, inner, copy, step, buffer);
+        ab_vec_panel_get()->turn(copy, step, turned);
         return (ab_blocked_lines){copy, step};
     }
     const ab_panel_part part = ab_panel_part_of(&from->lines, lines.first * from->lines_step + inner.first,

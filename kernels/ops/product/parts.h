@@ -19,6 +19,10 @@ static inline ab_panel_kind ab_panel_kind_of(const ab_format *format) {
     return format == &ab_format_bf16 ? AB_PANEL_BF16 : AB_PANEL_FP32;
 }
 
+static inline size_t ab_panel_bytes(ab_panel_kind kind, int64_t values) {
+    return (size_t)values * (kind == AB_PANEL_FP32 ? sizeof(float) : sizeof(uint16_t));
+}
+
 /* rows x columns values from `at` on, `step` from one row to the next. */
 static inline ab_panel_part ab_panel_part_of(const ab_values *values, int64_t at, int64_t step, int64_t rows,
                                              int64_t columns) {

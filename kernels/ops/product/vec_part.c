@@ -5,7 +5,8 @@
 #include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_sums.h"
 
-static void widen_row(float *to, const void *from, ab_panel_kind kind, int64_t n) {
+/* `kind` is a constant where rows are read and written in loops: a row may have no more than two vectors. */
+static AB_FORCE_INLINE void widen_row(float *to, const void *from, const ab_panel_kind kind, int64_t n) {
     if (kind == AB_PANEL_FP16)
         widen_fp16(to, from, n);
     else if (kind == AB_PANEL_BF16)
@@ -14,7 +15,7 @@ static void widen_row(float *to, const void *from, ab_panel_kind kind, int64_t n
         memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-static void narrow_row(void *to, const float *from, ab_panel_kind kind, int64_t n) {
+static AB_FORCE_INLINE void narrow_row(void *to, const float *from, const ab_panel_kind kind, int64_t n) {
     if (kind == AB_PANEL_FP16)
         narrow_fp16(to, from, n);
     else if (kind == AB_PANEL_BF16)
@@ -23,25 +24,31 @@ static void narrow_row(void *to, const float *from, ab_panel_kind kind, int64_t 
         memcpy(to, from, (size_t)n * sizeof *from);
 }
 
-static char *row_of(const ab_panel_part *part, int64_t r) {
-    const size_t bytes = part->kind == AB_PANEL_FP32 ? sizeof(float) : sizeof(uint16_t);
-    return (char *)part->data + (size_t)(r * part->step) * bytes;
+static AB_FORCE_INLINE int64_t bytes_of(const ab_panel_kind kind) {
+    return kind == AB_PANEL_FP32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t);
 }
 
 /* Short rows that lie far apart are not fetched into the cache ahead by the hardware. */
-static void fetch_row(const ab_panel_part *part, int64_t r) {
+static AB_FORCE_INLINE void read_rows(float *dst, int64_t dst_step, const ab_panel_part *part,
+                                      const ab_panel_kind kind) {
     enum { LINE = 64, AHEAD = 8 };
-    const size_t bytes = part->kind == AB_PANEL_FP32 ? sizeof(float) : sizeof(uint16_t);
-    if (r + AHEAD >= part->rows) return;
-    for (size_t at = 0; at < (size_t)part->columns * bytes; at += LINE)
-        __builtin_prefetch(row_of(part, r + AHEAD) + at, 0, 3);
+    const int64_t step = part->step * bytes_of(kind), bytes = part->columns * bytes_of(kind),
+                  rows = part->rows, columns = part->columns;
+    const char *from = part->data;
+    for (int64_t r = 0; r < rows; r++, from += step, dst += dst_step) {
+        for (int64_t at = 0; r + AHEAD < rows && at < bytes; at += LINE)
+            __builtin_prefetch(from + AHEAD * step + at, 0, 3);
+        widen_row(dst, from, kind, columns);
+    }
 }
 
 static void read_part(float *dst, int64_t dst_step, const ab_panel_part *from) {
-    for (int64_t r = 0; r < from->rows; r++) {
-        fetch_row(from, r);
-        widen_row(dst + r * dst_step, row_of(from, r), from->kind, from->columns);
-    }
+    if (from->kind == AB_PANEL_FP16)
+        read_rows(dst, dst_step, from, AB_PANEL_FP16);
+    else if (from->kind == AB_PANEL_BF16)
+        read_rows(dst, dst_step, from, AB_PANEL_BF16);
+    else
+        read_rows(dst, dst_step, from, AB_PANEL_FP32);
 }
 
 static void pack(float *panel, const ab_panel_part *from) {
@@ -51,9 +58,20 @@ static void pack(float *panel, const ab_panel_part *from) {
         for (int64_t c = n; c < end; c++) panel[r * AB_PANEL + c] = 0.0f;
 }
 
+static AB_FORCE_INLINE void store_rows(const ab_panel_part *part, const float *src, int64_t src_step,
+                                       const ab_panel_kind kind) {
+    const int64_t step = part->step * bytes_of(kind), rows = part->rows, columns = part->columns;
+    char *to = part->data;
+    for (int64_t r = 0; r < rows; r++, to += step, src += src_step) narrow_row(to, src, kind, columns);
+}
+
 static void store(const ab_panel_part *to, const float *src, int64_t src_step) {
-    for (int64_t r = 0; r < to->rows; r++)
-        narrow_row(row_of(to, r), src + r * src_step, to->kind, to->columns);
+    if (to->kind == AB_PANEL_FP16)
+        store_rows(to, src, src_step, AB_PANEL_FP16);
+    else if (to->kind == AB_PANEL_BF16)
+        store_rows(to, src, src_step, AB_PANEL_BF16);
+    else
+        store_rows(to, src, src_step, AB_PANEL_FP32);
 }
 
 /* n values, of which there are LANES or less; `kind` is a constant where it is inlined. */
@@ -77,8 +95,8 @@ static AB_FORCE_INLINE wide column_sum(const char *at, int64_t step, int64_t row
 }
 
 static AB_FORCE_INLINE void sum_columns(float *sum, const ab_panel_part *of, const ab_panel_kind kind) {
-    const int64_t bytes = kind == AB_PANEL_FP32 ? sizeof(float) : sizeof(uint16_t), step = of->step * bytes,
-                  rows = of->rows, whole = of->columns - of->columns % LANES;
+    const int64_t bytes = bytes_of(kind), step = of->step * bytes, rows = of->rows,
+                  whole = of->columns - of->columns % LANES;
     const char *at = of->data;
     const int left = (int)(of->columns - whole);
     for (int64_t c = 0; c < whole; c += LANES)

@@ -4,6 +4,7 @@
 
 #include "kernels/backend/vec_update.h"
 #include "kernels/format/convert.h"
+#include "kernels/format/stored.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/isa.h"
 
@@ -23,22 +24,17 @@ typedef struct block_room {
     float weight[AB_BLOCK], grad[AB_BLOCK], state[AB_UPDATE_VALUES - 1][AB_BLOCK];
 } block_room;
 
-static ab_update_stored stored_as(const ab_tensor *tensor) {
-    if (tensor->format == &ab_format_fp16) return AB_UPDATE_F16;
-    return tensor->format == &ab_format_bf16 ? AB_UPDATE_BF16 : AB_UPDATE_F32;
-}
-
-static bool is_half(const ab_tensor *tensor) { return stored_as(tensor) != AB_UPDATE_F32; }
+static bool is_half(const ab_tensor *tensor) { return ab_container_of(tensor->format) != AB_STORED_FP32; }
 
 static ab_update_operand widened(const ab_tensor *tensor, int64_t first, int64_t n, float *room) {
     ab_widen(room, ab_element(tensor, first), tensor->format, n);
-    return (ab_update_operand){room, AB_UPDATE_F32};
+    return (ab_update_operand){room, AB_STORED_FP32};
 }
 
 /* A block in place, or widened to `room`. */
 static ab_update_operand take(const ab_tensor *tensor, int64_t first, int64_t n, float *room) {
     if (!is_half(tensor) && !ab_is_f32(tensor)) return widened(tensor, first, n, room);
-    return (ab_update_operand){ab_element(tensor, first), stored_as(tensor)};
+    return (ab_update_operand){ab_element(tensor, first), ab_container_of(tensor->format)};
 }
 
 /* Stores a block that was widened to `room`. */

@@ -26,8 +26,8 @@ static AB_FORCE_INLINE void update_values(const int kind, const int states, cons
 /* fp32 values of a piece: in place, or widened to `room`. */
 static AB_FORCE_INLINE float *take(const ab_update_operand *from, int64_t at, float *room, const int64_t n) {
     const uint16_t *half = (const uint16_t *)from->data + at;
-    if (from->stored == AB_UPDATE_F32) return (float *)from->data + at;
-    if (from->stored == AB_UPDATE_F16)
+    if (from->stored == AB_STORED_FP32) return (float *)from->data + at;
+    if (from->stored == AB_STORED_FP16)
         widen_fp16(room, half, n);
     else
         widen_bf16(room, half, n);
@@ -38,8 +38,8 @@ static AB_FORCE_INLINE float *take(const ab_update_operand *from, int64_t at, fl
 static AB_FORCE_INLINE void put(const ab_update_operand *to, int64_t at, const float *values,
                                 const int64_t n) {
     uint16_t *half = (uint16_t *)to->data + at;
-    if (to->stored == AB_UPDATE_F16) narrow_fp16(half, values, n);
-    if (to->stored == AB_UPDATE_BF16) narrow_bf16(half, values, n);
+    if (to->stored == AB_STORED_FP16) narrow_fp16(half, values, n);
+    if (to->stored == AB_STORED_BF16) narrow_bf16(half, values, n);
 }
 
 static AB_FORCE_INLINE void update_piece(const int kind, const int states, const float *constant,
@@ -73,44 +73,33 @@ typedef struct step_lanes {
 } step_lanes;
 
 /* `stored` is a constant of every caller. */
-static AB_FORCE_INLINE step_lanes take_lanes(const void *from, const ab_update_stored stored, int64_t at) {
-    const uint16_t *half = (const uint16_t *)from + at;
+static AB_FORCE_INLINE step_lanes take_lanes(const void *from, const ab_stored stored, int64_t at) {
     step_lanes values;
 #pragma GCC unroll 4
     for (int i = 0; i < STEP_LANES; i++) {
-        float *to = (float *)&values.of[i];
-        if (stored == AB_UPDATE_F32)
-            memcpy(to, (const float *)from + at + i * LANES, sizeof values.of[i]);
-        else if (stored == AB_UPDATE_F16)
-            widen_fp16(to, half + i * LANES, LANES);
-        else
-            widen_bf16_operands(to, half + i * LANES, LANES);
+        const char *piece = (const char *)from + ab_stored_bytes(stored, at + i * LANES);
+        widen_stored((float *)&values.of[i], piece, stored, LANES);
     }
     return values;
 }
 
-static AB_FORCE_INLINE void put_lanes(void *to, const ab_update_stored stored, int64_t at,
+static AB_FORCE_INLINE void put_lanes(void *to, const ab_stored stored, int64_t at,
                                       const step_lanes *values) {
-    uint16_t *half = (uint16_t *)to + at;
-    if (stored == AB_UPDATE_BF16) {
-        narrow_bf16(half, (const float *)values, STEP);
+    char *const first = (char *)to + ab_stored_bytes(stored, at);
+    if (stored == AB_STORED_BF16) {
+        narrow_bf16((uint16_t *)(void *)first, (const float *)values, STEP);
         return;
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < STEP_LANES; i++) {
-        const float *from = (const float *)&values->of[i];
-        if (stored == AB_UPDATE_F32)
-            memcpy((float *)to + at + i * LANES, from, sizeof values->of[i]);
-        else
-            narrow_fp16(half + i * LANES, from, LANES);
-    }
+    for (int i = 0; i < STEP_LANES; i++)
+        narrow_stored(first + ab_stored_bytes(stored, i * LANES), (const float *)&values->of[i], stored,
+                      LANES);
 }
 
 /* Weights and states as `master`, gradients and the model's copy as `model`. The operands are local: stores
  * of halves could change a span. */
 static AB_FORCE_INLINE int64_t sgd_whole(const int kind, const float *constant, const ab_update_span *s,
-                                         const ab_update_stored master, const ab_update_stored model,
-                                         const bool copied) {
+                                         const ab_stored master, const ab_stored model, const bool copied) {
     void *const weights = s->weight.data, *const states = s->state[0].data, *const copy = s->model.data;
     const void *const grads = s->grad.data;
     const float factor = s->factor;
@@ -132,19 +121,19 @@ static AB_FORCE_INLINE int64_t sgd_whole(const int kind, const float *constant, 
 /* Updates the whole vectors of a span with the formats of a training in half. Returns how many elements these
  * are; 0 for other formats. */
 static AB_FORCE_INLINE int64_t sgd_halves(const int kind, const float *constant, const ab_update_span *s) {
-    const ab_update_stored master = s->weight.stored, grad = s->grad.stored;
+    const ab_stored master = s->weight.stored, grad = s->grad.stored;
     const bool copied = s->model.data != NULL;
     if ((kind != AB_UPDATE_SGD && s->state[0].stored != master) || (copied && s->model.stored != grad))
         return 0;
 #define CASE(a_master, a_grad, is_copied)                                                                    \
     if (master == (a_master) && grad == (a_grad) && copied == (is_copied))                                   \
     return sgd_whole(kind, constant, s, a_master, a_grad, is_copied)
-    CASE(AB_UPDATE_F32, AB_UPDATE_F16, true);
-    CASE(AB_UPDATE_F32, AB_UPDATE_F16, false);
-    CASE(AB_UPDATE_F32, AB_UPDATE_BF16, true);
-    CASE(AB_UPDATE_F32, AB_UPDATE_BF16, false);
-    CASE(AB_UPDATE_F16, AB_UPDATE_F16, false);
-    CASE(AB_UPDATE_BF16, AB_UPDATE_BF16, false);
+    CASE(AB_STORED_FP32, AB_STORED_FP16, true);
+    CASE(AB_STORED_FP32, AB_STORED_FP16, false);
+    CASE(AB_STORED_FP32, AB_STORED_BF16, true);
+    CASE(AB_STORED_FP32, AB_STORED_BF16, false);
+    CASE(AB_STORED_FP16, AB_STORED_FP16, false);
+    CASE(AB_STORED_BF16, AB_STORED_BF16, false);
 #undef CASE
     return 0;
 }

@@ -6,15 +6,13 @@
 #define AB_KERNELS_BACKEND_VEC_UPDATE_H
 
 #include "kernels/ops/formulas.h"
+#include "kernels/vec/stored.h"
 
 AB_BEGIN_DECLS
 
-/* How the values of an operand are stored. */
-typedef enum ab_update_stored { AB_UPDATE_F32, AB_UPDATE_F16, AB_UPDATE_BF16 } ab_update_stored;
-
 typedef struct ab_update_operand {
     void *data; /* only read of a gradient */
-    ab_update_stored stored;
+    ab_stored stored;
 } ab_update_operand;
 
 /* The operands of an update of n elements; weight and state are updated in place. */

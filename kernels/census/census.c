@@ -4,6 +4,7 @@
 
 #include "kernels/census/vec_census.h"
 #include "kernels/format/convert.h"
+#include "kernels/format/stored.h"
 #include "kernels/vec/isa.h"
 
 #include <stdalign.h>
@@ -64,7 +65,7 @@ static const float *padded(source *s, const float *values, int64_t n) {
 
 /* Whether the loops accept the stored format without widening. */
 static bool taken_as_stored(const source *s, const ab_vec_census *loops) {
-    bool half = s->format == &ab_format_bf16 || s->format == &ab_format_fp16;
+    const bool half = ab_container_of(s->format) != AB_STORED_FP32;
     bool aligned = (uintptr_t)s->data % sizeof(uint16_t) == 0;
     return half && aligned && s->stride == 1 && loops->takes_halves;
 }
@@ -72,9 +73,9 @@ static bool taken_as_stored(const source *s, const ab_vec_census *loops) {
 /* The block at `first` of n values in all; widened, and padded at the end, if need be. */
 static ab_census_values block_at(source *s, const ab_vec_census *loops, int64_t first, int64_t n) {
     int64_t part = smaller(AB_CENSUS_BLOCK, n - first), size = s->format->storage_bytes;
-    ab_census_values v = {NULL, NULL, AB_CENSUS_FP32};
+    ab_census_values v = {NULL, NULL, AB_STORED_FP32};
     if (part == AB_CENSUS_BLOCK && taken_as_stored(s, loops)) {
-        v.stored = s->format == &ab_format_bf16 ? AB_CENSUS_BF16 : AB_CENSUS_FP16;
+        v.stored = ab_stored_as(s->format);
         v.data = s->data + first * size;
     } else {
         v.data = padded(s, widened(s, first, part), part);

@@ -249,8 +249,8 @@ typedef struct packed {
  * packing takes so long that all lines of 16-bit values are there in time. */
 enum { LINE = 64 };
 
-static AB_FORCE_INLINE int packing_lines(ab_census_stored stored) {
-    return VEC_BYTES == 32 && stored != AB_CENSUS_FP32 ? TILE * 2 / LINE : 16;
+static AB_FORCE_INLINE int packing_lines(ab_stored stored) {
+    return VEC_BYTES == 32 && stored != AB_STORED_FP32 ? TILE * 2 / LINE : 16;
 }
 
 /* Cache lines to prefetch in address order, the fastest for memory, spread over the parts of some work. */
@@ -266,7 +266,7 @@ static AB_FORCE_INLINE void prefetch_due(lines_ahead *a) {
         _mm_prefetch(a->next, _MM_HINT_T1);
 }
 
-static AB_FORCE_INLINE void prefetch_in_chunk(const packed *to, int i, ab_census_stored stored) {
+static AB_FORCE_INLINE void prefetch_in_chunk(const packed *to, int i, ab_stored stored) {
     enum { CHUNKS = TILE / CHUNK };
     const int lines = packing_lines(stored), from = lines * (i / CHUNK) / CHUNKS;
     if (to->ahead == NULL) return;
@@ -321,7 +321,7 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window 
     const quad v = {floats_load(x), floats_load(x + VEC_FLOATS), floats_load(x + 2 * VEC_FLOATS),
                     floats_load(x + 3 * VEC_FLOATS)};
     bytes a = floats_bits(v.a), b = floats_bits(v.b), c = floats_bits(v.c), d = floats_bits(v.d);
-    prefetch_in_chunk(to, i, AB_CENSUS_FP32);
+    prefetch_in_chunk(to, i, AB_STORED_FP32);
     add_lanes(s, &v);
     s->half_min = bytes_min16(s->half_min, bytes_min16(bytes_min16(a, b), bytes_min16(c, d)));
     if (low != NONE_ZERO) s->bits = bytes_or(s->bits, bytes_or(bytes_or(a, b), bytes_or(c, d)));
@@ -341,7 +341,7 @@ static AB_FORCE_INLINE void pack_chunk_of_fp16(summary *s, const uint16_t *x, co
                                                const packed *to, int i) {
     const quad v = {floats_load_fp16(x), floats_load_fp16(x + VEC_FLOATS),
                     floats_load_fp16(x + 2 * VEC_FLOATS), floats_load_fp16(x + 3 * VEC_FLOATS)};
-    prefetch_in_chunk(to, i, AB_CENSUS_FP16);
+    prefetch_in_chunk(to, i, AB_STORED_FP16);
     add_lanes_of_halves(s, &v);
     bytes first = sticky_words(floats_bits(v.a), floats_bits(v.b));
     bytes second = sticky_words(floats_bits(v.c), floats_bits(v.d));
@@ -353,7 +353,7 @@ static AB_FORCE_INLINE void pack_chunk_of_bf16(summary *s, const uint16_t *x, co
                                                const packed *to, int i) {
     bytes first = bytes_load(x), second = bytes_load(x + CHUNK / 2);
     const quad v = {floats_even(first), floats_odd(first), floats_even(second), floats_odd(second)};
-    prefetch_in_chunk(to, i, AB_CENSUS_BF16);
+    prefetch_in_chunk(to, i, AB_STORED_BF16);
     add_lanes_of_halves(s, &v);
     pack_words(s, bytes_add16(first, first), bytes_add16(second, second), w, NO_HALVES, to, i);
 }
@@ -361,8 +361,7 @@ static AB_FORCE_INLINE void pack_chunk_of_bf16(summary *s, const uint16_t *x, co
 /* One tile whose low halves are as expected. Does not modify `before`, because a tile may be packed a second
  * time. */
 static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const void *x,
-                                        ab_census_stored stored, const window *w, halves low,
-                                        const packed *to) {
+                                        ab_stored stored, const window *w, halves low, const packed *to) {
     const window here = *w;
     const packed there = *to;
     summary s = *before;
@@ -370,9 +369,9 @@ static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, c
     s.bits = bytes_set8(0);
     s.field_min = bytes_set8(0xff);
     for (int i = 0; i < TILE; i += CHUNK) {
-        if (stored == AB_CENSUS_FP32) pack_chunk(&s, (const float *)x + i, &here, low, &there, i);
-        if (stored == AB_CENSUS_BF16) pack_chunk_of_bf16(&s, (const uint16_t *)x + i, &here, &there, i);
-        if (stored == AB_CENSUS_FP16) pack_chunk_of_fp16(&s, (const uint16_t *)x + i, &here, &there, i);
+        if (stored == AB_STORED_FP32) pack_chunk(&s, (const float *)x + i, &here, low, &there, i);
+        if (stored == AB_STORED_BF16) pack_chunk_of_bf16(&s, (const uint16_t *)x + i, &here, &there, i);
+        if (stored == AB_STORED_FP16) pack_chunk_of_fp16(&s, (const uint16_t *)x + i, &here, &there, i);
     }
     *after = s;
 }
@@ -382,27 +381,27 @@ typedef void pack_function(const summary *before, summary *after, const void *x,
 
 static AB_NOINLINE void pack_none_zero(const summary *before, summary *after, const void *x, const window *w,
                                        const packed *to) {
-    pack_chunks(before, after, x, AB_CENSUS_FP32, w, NONE_ZERO, to);
+    pack_chunks(before, after, x, AB_STORED_FP32, w, NONE_ZERO, to);
 }
 
 static AB_NOINLINE void pack_some_zero(const summary *before, summary *after, const void *x, const window *w,
                                        const packed *to) {
-    pack_chunks(before, after, x, AB_CENSUS_FP32, w, SOME_ZERO, to);
+    pack_chunks(before, after, x, AB_STORED_FP32, w, SOME_ZERO, to);
 }
 
 static AB_NOINLINE void pack_all_zero(const summary *before, summary *after, const void *x, const window *w,
                                       const packed *to) {
-    pack_chunks(before, after, x, AB_CENSUS_FP32, w, ALL_ZERO, to);
+    pack_chunks(before, after, x, AB_STORED_FP32, w, ALL_ZERO, to);
 }
 
 static AB_NOINLINE void pack_bf16(const summary *before, summary *after, const void *x, const window *w,
                                   const packed *to) {
-    pack_chunks(before, after, x, AB_CENSUS_BF16, w, NO_HALVES, to);
+    pack_chunks(before, after, x, AB_STORED_BF16, w, NO_HALVES, to);
 }
 
 static AB_NOINLINE void pack_fp16(const summary *before, summary *after, const void *x, const window *w,
                                   const packed *to) {
-    pack_chunks(before, after, x, AB_CENSUS_FP16, w, STICKY, to);
+    pack_chunks(before, after, x, AB_STORED_FP16, w, STICKY, to);
 }
 
 /* ---- adding bit planes ----------------------------------------------------------------------- */
@@ -415,8 +414,8 @@ typedef struct exponents {
 
 /* A 16-bit value above 1.8125 is visible in the packed bits; an fp32 value at 1.8125 was listed or
  * decremented. */
-static exponents exponents_of(int group, int groups, ab_census_stored stored) {
-    const int below_1_8125 = stored == AB_CENSUS_FP32 ? FROM_1_8125 - 1 : AT_1_8125;
+static exponents exponents_of(int group, int groups, ab_stored stored) {
+    const int below_1_8125 = stored == AB_STORED_FP32 ? FROM_1_8125 - 1 : AT_1_8125;
     exponents e = {one_hot_of_group(group, groups), bytes_ordered(bytes_set8(FROM_1_75 - 1)),
                    bytes_ordered(bytes_set8(below_1_8125)), bytes_ordered(bytes_set8(FROM_1_875 - 1))};
     return e;
@@ -605,27 +604,27 @@ static void choose_window(state *s, const float *x) {
 /* A block as stored. Rarely needed loops over 16-bit values read a widened copy. */
 typedef ab_census_values stored_block;
 
-static floats load_stored(const uint16_t *x, ab_census_stored stored) {
-    return stored == AB_CENSUS_BF16 ? floats_load_bf16(x) : floats_load_fp16(x);
+static floats load_stored(const uint16_t *x, ab_stored stored) {
+    return stored == AB_STORED_BF16 ? floats_load_bf16(x) : floats_load_fp16(x);
 }
 
-static AB_FORCE_INLINE int origin_of(int i, ab_census_stored stored) {
-    return (i & ~(CHUNK - 1)) + (stored == AB_CENSUS_BF16 ? bytes_origin_of_words(i & (CHUNK - 1))
+static AB_FORCE_INLINE int origin_of(int i, ab_stored stored) {
+    return (i & ~(CHUNK - 1)) + (stored == AB_STORED_BF16 ? bytes_origin_of_words(i & (CHUNK - 1))
                                                           : bytes_origin(i & (CHUNK - 1)));
 }
 
 /* Gathers the values at n places, zero-padded to a multiple of STEP. */
-static AB_FORCE_INLINE void gather(float value[PART], const void *x, ab_census_stored stored,
-                                   const uint16_t *place, int n) {
+static AB_FORCE_INLINE void gather(float value[PART], const void *x, ab_stored stored, const uint16_t *place,
+                                   int n) {
     uint16_t half[PART];
     for (int i = 0; i < n; i++) {
         int from = origin_of(place[i], stored);
-        if (stored == AB_CENSUS_FP32)
+        if (stored == AB_STORED_FP32)
             memcpy(&value[i], (const float *)x + from, sizeof value[i]);
         else
             memcpy(&half[i], (const uint16_t *)x + from, sizeof half[i]);
     }
-    if (stored == AB_CENSUS_FP32) {
+    if (stored == AB_STORED_FP32) {
         for (int i = n; i % STEP != 0; i++) value[i] = 0.0f;
         return;
     }
@@ -637,8 +636,8 @@ static AB_FORCE_INLINE void gather(float value[PART], const void *x, ab_census_s
  * reads the scalar stores of gather(): this stalls store forwarding, so it is done for many values at
  * once. Values of uncommon exponents, and those past n, go to unused counters; the former are then
  * counted separately. */
-static AB_FORCE_INLINE void count_places(state *s, const void *x, ab_census_stored stored,
-                                         const uint16_t *place, int n) {
+static AB_FORCE_INLINE void count_places(state *s, const void *x, ab_stored stored, const uint16_t *place,
+                                         int n) {
     float value[PART];
     int32_t cell[PART], any = 0;
     gather(value, x, stored, place, n);
@@ -654,14 +653,14 @@ static AB_FORCE_INLINE void count_places(state *s, const void *x, ab_census_stor
         if (outside((int32_t)magnitude_of(value[i]))) ab_census_count_value(s->census, value[i]);
 }
 
-static AB_FORCE_INLINE void count_list(state *s, const void *x, ab_census_stored stored, int n) {
+static AB_FORCE_INLINE void count_list(state *s, const void *x, ab_stored stored, int n) {
     for (int i = 0; i < n; i += PART) count_places(s, x, stored, s->list + i, n - i < PART ? n - i : PART);
 }
 
 static AB_NOINLINE void count_listed(state *s, const stored_block *from, int n) {
-    if (from->stored == AB_CENSUS_FP32) count_list(s, from->data, AB_CENSUS_FP32, n);
-    if (from->stored == AB_CENSUS_BF16) count_list(s, from->data, AB_CENSUS_BF16, n);
-    if (from->stored == AB_CENSUS_FP16) count_list(s, from->data, AB_CENSUS_FP16, n);
+    if (from->stored == AB_STORED_FP32) count_list(s, from->data, AB_STORED_FP32, n);
+    if (from->stored == AB_STORED_BF16) count_list(s, from->data, AB_STORED_BF16, n);
+    if (from->stored == AB_STORED_FP16) count_list(s, from->data, AB_STORED_FP16, n);
     s->counted += n;
 }
 
@@ -716,7 +715,7 @@ static void pack_fp32(state *s, summary *found, const float *x, const window *w,
 }
 
 static size_t bytes_of(const stored_block *from, int values) {
-    return (size_t)values * (from->stored == AB_CENSUS_FP32 ? sizeof(float) : sizeof(uint16_t));
+    return (size_t)values * (from->stored == AB_STORED_FP32 ? sizeof(float) : sizeof(uint16_t));
 }
 
 /* What to prefetch while the tile at value `first` is counted; NULL: nothing. */
@@ -729,9 +728,9 @@ static void pack_tile(state *s, summary *found, const stored_block *from, const 
     const void *x = (const char *)from->data + bytes_of(from, first);
     const char *ahead = ahead_of(from, first);
     const packed to = {s->place, s->mantissa, (unsigned char *)s->outside, ahead};
-    if (from->stored == AB_CENSUS_FP32) {
+    if (from->stored == AB_STORED_FP32) {
         pack_fp32(s, found, x, w, &to);
-    } else if (from->stored == AB_CENSUS_FP16) {
+    } else if (from->stored == AB_STORED_FP16) {
         pack_fp16(found, found, x, w, &to);
     } else {
         pack_bf16(found, found, x, w, &to);
@@ -758,7 +757,7 @@ static AB_NOINLINE int list_tile(state *s, int listed, int first) {
 
 /* The values of a block in fp32: in place, or widened into `wide`. */
 static const float *floats_of(float wide[AB_CENSUS_BLOCK], const stored_block *from) {
-    if (from->stored == AB_CENSUS_FP32) return from->data;
+    if (from->stored == AB_STORED_FP32) return from->data;
     for (int i = 0; i < AB_CENSUS_BLOCK; i += VEC_FLOATS)
         floats_store(wide + i, load_stored((const uint16_t *)from->data + i, from->stored));
     return wide;
@@ -782,12 +781,12 @@ static AB_NOINLINE void block_window(state *s, const stored_block *from) {
 /* The sum lane of element i of vector v (pack_chunk_of_bf16). */
 static int lane_of_bf16(int v, int i) { return v / 2 * 2 * VEC_FLOATS + 2 * i + v % 2; }
 
-static double sum_of_lanes(const summary *found, ab_census_stored stored) {
+static double sum_of_lanes(const summary *found, ab_stored stored) {
     float part[VEC_FLOATS], lane[AB_CENSUS_LANES];
     for (int v = 0; v < SUMS; v++) {
         floats_store(part, found->lane[v]);
         for (int i = 0; i < VEC_FLOATS; i++)
-            lane[stored == AB_CENSUS_BF16 ? lane_of_bf16(v, i) : v * VEC_FLOATS + i] = part[i];
+            lane[stored == AB_STORED_BF16 ? lane_of_bf16(v, i) : v * VEC_FLOATS + i] = part[i];
     }
     return sum_of_float_lanes(lane);
 }
@@ -803,7 +802,7 @@ static void finish_block(state *s, const stored_block *from, const summary *foun
         census->sum_squares += sum_of_lanes(found, from->stored);
     uint32_t max = magnitude_of(census->max_abs), min = magnitude_of(census->min_abs);
     int more =
-        (int)(max >> 16 << 1) + (max == 0 || from->stored == AB_CENSUS_BF16); /* words that may be larger */
+        (int)(max >> 16 << 1) + (max == 0 || from->stored == AB_STORED_BF16); /* words that may be larger */
     int less = min > 0 ? (int)((min - 1) >> 23) : 0; /* exponent field of the next smaller; 0: unknown */
     bool new_max = words_any_at_least(found->word_max, bytes_set16(more));
     bool new_min = less > 0 && bytes_any_at_most(found->exponent_min, bytes_set8(less - 1));

@@ -7,6 +7,7 @@
 #define AB_KERNELS_CENSUS_VEC_CENSUS_H
 
 #include "kernels/census/census_counts.h"
+#include "kernels/vec/stored.h"
 
 #include <stdbool.h>
 
@@ -14,25 +15,17 @@ AB_BEGIN_DECLS
 
 enum { AB_CENSUS_STATE = 60 * 1024 }; /* bytes of the largest level's state */
 
-/* How a block's values are stored. */
-typedef enum ab_census_stored {
-    AB_CENSUS_FP32,
-    AB_CENSUS_BF16,
-    AB_CENSUS_FP16,
-    AB_CENSUS_STORED
-} ab_census_stored;
-
 /* A block, aligned for its element type. `ahead`: as many values of the same type to prefetch while it is
  * counted, or NULL. */
 typedef struct ab_census_values {
     const void *data, *ahead;
-    ab_census_stored stored;
+    ab_stored stored;
 } ab_census_values;
 
 typedef struct ab_vec_census {
-    bool takes_halves;                  /* whether block() accepts AB_CENSUS_BF16 and AB_CENSUS_FP16 */
-    int64_t distance[AB_CENSUS_STORED]; /* bytes from a block to what is prefetched meanwhile, the fastest
-                                         * that was measured */
+    bool takes_halves;                 /* whether block() accepts AB_STORED_BF16 and AB_STORED_FP16 */
+    int64_t distance[AB_STORED_COUNT]; /* bytes from a block to what is prefetched meanwhile, the fastest
+                                        * that was measured */
     /* Call begin, then block for every AB_CENSUS_BLOCK values, then end. The census is incomplete until
      * end. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
     void (*begin)(void *state, ab_census *census);

@@ -7,6 +7,7 @@
 #define AB_KERNELS_VEC_VEC_HALF_H
 
 #include "kernels/core/compiler.h"
+#include "kernels/vec/stored.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -299,6 +300,26 @@ static AB_FORCE_INLINE void narrow_bf16(uint16_t *dst, const float *src, int64_t
 static AB_FORCE_INLINE void widen_bf16_operands(float *AB_RESTRICT dst, const uint16_t *AB_RESTRICT src,
                                                 int64_t n) {
     for (int64_t i = 0; i < n; i++) dst[i] = float_of((int32_t)((uint32_t)src[i] << BF16_DROP));
+}
+
+/* Of values as they are stored, widened for arithmetic and rounded. `stored` is a constant where rows are
+ * short. */
+static AB_FORCE_INLINE void widen_stored(float *dst, const void *src, const ab_stored stored, int64_t n) {
+    if (stored == AB_STORED_FP16)
+        widen_fp16(dst, src, n);
+    else if (stored == AB_STORED_BF16)
+        widen_bf16_operands(dst, src, n);
+    else
+        memcpy(dst, src, (size_t)n * sizeof *dst);
+}
+
+static AB_FORCE_INLINE void narrow_stored(void *dst, const float *src, const ab_stored stored, int64_t n) {
+    if (stored == AB_STORED_FP16)
+        narrow_fp16(dst, src, n);
+    else if (stored == AB_STORED_BF16)
+        narrow_bf16(dst, src, n);
+    else
+        memcpy(dst, src, (size_t)n * sizeof *src);
 }
 
 #endif

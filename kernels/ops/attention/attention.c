@@ -116,7 +116,7 @@ static int64_t first_of(const ab_heads *h, int64_t batch, int64_t number) {
     return h->offset + batch * h->batch_step + number * h->head_step;
 }
 
-/* The values of a head from element `at` on; the kind is AB_PANEL_FP32 for all formats but the halves. */
+/* The values of a head from element `at` on; read as AB_STORED_FP32 in all formats but the halves. */
 static ab_panel_part part_of(const ab_heads *h, int64_t at) {
     const ab_values values = ab_values_of(h->tensor, NULL, NULL);
     return ab_panel_part_of(&values, at, h->row_step, h->rows, h->width);
@@ -126,7 +126,7 @@ static matrix read_head(const ab_heads *h, int64_t batch, int64_t number, float 
     int64_t at = first_of(h, batch, number);
     if (ab_is_f32(h->tensor)) return (matrix){(const float *)h->tensor->data + at, h->row_step};
     const ab_panel_part part = part_of(h, at);
-    if (part.kind == AB_PANEL_FP32)
+    if (part.stored == AB_STORED_FP32)
         ab_widen_rows(buffer, part.data, h->tensor->format, h->rows, h->width, h->row_step);
     else
         ab_vec_part_get()->read(buffer, h->width, &part);
@@ -146,7 +146,7 @@ static void store_result(const head *x, int i, const ab_heads *h) {
     ab_tensor to = *h->tensor;
     int64_t at = first_of(h, x->batch, x->head);
     const ab_panel_part part = part_of(h, at);
-    if (!x->t->exec->observer && part.kind != AB_PANEL_FP32) {
+    if (!x->t->exec->observer && part.stored != AB_STORED_FP32) {
         ab_vec_part_get()->store(&part, x->result[i], h->width);
         return;
     }

@@ -7,7 +7,7 @@
 #ifndef AB_KERNELS_OPS_NORM_VEC_BATCH_NORM_H
 #define AB_KERNELS_OPS_NORM_VEC_BATCH_NORM_H
 
-#include "kernels/ops/norm/stored.h"
+#include "kernels/format/stored.h"
 #include "kernels/vec/isa.h"
 
 AB_BEGIN_DECLS

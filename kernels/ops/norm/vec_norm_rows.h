@@ -8,7 +8,7 @@
 #define AB_KERNELS_OPS_NORM_VEC_NORM_ROWS_H
 
 #include "kernels/core/compiler.h"
-#include "kernels/ops/norm/stored.h"
+#include "kernels/format/stored.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #ifndef AB_KERNELS_OPS_NORM_VEC_STORED_H
 #define AB_KERNELS_OPS_NORM_VEC_STORED_H
 
-#include "kernels/ops/norm/stored.h"
+#include "kernels/format/stored.h"
 #include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 

@@ -103,7 +103,7 @@ static bool writes_plain(const blocked_job *job, const piece *x) {
 
 /* Whether the unit rounds the results as it computes the last part: there are none past the end of lines. */
 static bool rounds(const blocked_job *job, const piece *x) {
-    return x->last && job->p->unit.rounds && ab_panel_kind_of(job->dst.format) != AB_PANEL_FP32 &&
+    return x->last && job->p->unit.rounds && ab_container_of(job->dst.format) != AB_STORED_FP32 &&
            x->columns.count % AB_PANEL_STEP == 0;
 }
 
@@ -183,7 +183,7 @@ static void add_to_bias(const blocked_job *job, ab_range lines, ab_range inner, 
         const int64_t chunk = g / rows->chunk_groups;
         part.rows = ab_rows_in_group(rows, g);
         ab_vec_part_get()->column_sums(group, &part);
-        part.data = (char *)part.data + ab_panel_bytes(part.kind, part.rows * part.step);
+        part.data = (char *)part.data + ab_stored_bytes(part.stored, part.rows * part.step);
         if (g % rows->chunk_groups == 0) memset(sums.chunk, 0, (size_t)lines.count * sizeof *sums.chunk);
         for (int64_t i = 0; i < lines.count; i++) sums.chunk[i] += (double)group[i];
         if (g + 1 < ab_rows_chunk_end(rows, chunk)) continue;
@@ -214,7 +214,7 @@ static ab_blocked_lines take_lines(const blocked_job *job, ab_range lines, const
     for (int64_t k = 0; k < job->section.count; k += AB_BLOCKED_TURN) {
         const ab_range inner = {job->section.first + k, ab_min64(AB_BLOCKED_TURN, job->section.count - k)};
         const ab_panel_part stored = stored_lines(job, lines, inner);
-        const ab_panel_part wide = {b->values, AB_PANEL_FP32, AB_BLOCKED_LINES, inner.count, lines.count};
+        const ab_panel_part wide = {b->values, AB_STORED_FP32, AB_BLOCKED_LINES, inner.count, lines.count};
         if (sums) {
             ab_vec_part_get()->read(b->values, AB_BLOCKED_LINES, &stored);
             add_to_bias(job, lines, inner, &wide);

@@ -19,7 +19,7 @@ static void pack(const ab_blocked_operands *from, void *to, ab_range columns, ab
     ab_panel_part part = ab_panel_part_of(&from->columns, columns.first * step + inner.first, step,
                                           columns.count, inner.count);
     float *panel = to;
-    if (part.kind != AB_PANEL_FP32) {
+    if (part.stored != AB_STORED_FP32) {
         ab_vec_part_get()->read(buffer, SECTION, &part);
         part.data = buffer;
         part.step = SECTION;
@@ -38,7 +38,7 @@ static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab
     }
     const ab_panel_part part = ab_panel_part_of(&from->lines, lines.first * from->lines_step + inner.first,
                                                 from->lines_step, lines.count, inner.count);
-    if (part.kind == AB_PANEL_FP32) return (ab_blocked_lines){part.data, part.step};
+    if (part.stored == AB_STORED_FP32) return (ab_blocked_lines){part.data, part.step};
     ab_vec_part_get()->read(copy, step, &part);
     return (ab_blocked_lines){copy, step};
 }
@@ -66,7 +66,7 @@ static void multiply(const ab_blocked_product *m) {
                           .continues = m->continues};
     if (m->rounded) {
         tile.rounded_step = m->rounded->step;
-        tile.rounded_kind = m->rounded->kind;
+        tile.rounded_as = m->rounded->stored;
     }
     for (int64_t i = 0; i < m->count; i += AB_PANEL_ROWS) {
         tile.a = (const float *)m->lines.data + i * m->lines.step;

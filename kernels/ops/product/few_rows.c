@@ -102,7 +102,7 @@ void ab_turned_panel_store(const ab_turned_panel *t) {
     const float *bias = t->args->bias ? t->args->bias + t->first : NULL;
     const int64_t at = t->row * t->outputs + t->first;
     const ab_panel_part part = ab_panel_part_of(&t->dst, at, t->outputs, t->rows, t->count),
-                        wide = {t->buffer, AB_PANEL_FP32, t->count, t->rows, t->count};
+                        wide = {t->buffer, AB_STORED_FP32, t->count, t->rows, t->count};
     if (ab_panel_stores(t->dst.format)) {
         vec->store_turned(&part, t->sums, bias);
         return;
@@ -141,9 +141,9 @@ static float *widened(const block *b, int64_t row) {
 /* What a tile widens: the weights of the next one, if that is whole. */
 static const ab_panel_ahead *ahead_of(const block *b, const ab_panel_part *next, int64_t row,
                                       ab_panel_ahead *ahead) {
-    if (next->kind == AB_PANEL_FP32 || next->rows < AB_PANEL_ROWS) return NULL;
+    if (next->stored == AB_STORED_FP32 || next->rows < AB_PANEL_ROWS) return NULL;
     *ahead = (ab_panel_ahead){.from = next->data,
-                              .kind = next->kind,
+                              .stored = next->stored,
                               .to = widened(b, row),
                               .from_step = next->step,
                               .to_step = PITCH};
@@ -163,7 +163,7 @@ static void add_part(const few_job *job, const block *b, int64_t panel, int64_t 
         const int64_t below = row + AB_PANEL_ROWS;
         const ab_panel_part own = weights_of(job, b, row, first, tile.inner),
                             next = weights_of(job, b, below, first, tile.inner);
-        const bool in_place = own.kind == AB_PANEL_FP32;
+        const bool in_place = own.stored == AB_STORED_FP32;
         if (!in_place && !tile.ahead) ab_vec_part_get()->read(widened(b, row), PITCH, &own);
         tile.a = in_place ? own.data : widened(b, row);
         tile.a_step = in_place ? p->inner : PITCH;

@@ -16,7 +16,7 @@ AB_BY_ISA(ab_vec_panel, ab_vec_panel)
 
 /* Whether ab_vec_part.store rounds to `format`. */
 static inline bool ab_panel_stores(const ab_format *format) {
-    return format == &ab_format_fp32 || ab_panel_kind_of(format) != AB_PANEL_FP32;
+    return ab_stored_as(format) != AB_STORED_COUNT;
 }
 
 /* Rounds rows of src to the part at `at` of `to`; ab_emit for formats that the loops do not know. */

@@ -60,7 +60,7 @@ static const float *pack_lines(const few_backward *p, const ab_values *dout, flo
         ab_vec_panel_get()->turn(lines, p->rows, &all);
         return lines;
     }
-    if (all.kind == AB_PANEL_FP32) return all.data;
+    if (all.stored == AB_STORED_FP32) return all.data;
     ab_widen(lines, dout->data, dout->format, p->rows * p->outputs);
     return lines;
 }
@@ -153,7 +153,7 @@ static void add_part(const few_job *job, const group *g, int64_t line, int64_t c
 
 /* Whether tiles round to the result: they do not pass the end of its lines. */
 static bool rounds_result(const few_job *job, const group *g) {
-    return ab_panel_kind_of(job->dst.format) != AB_PANEL_FP32 && g->count % AB_PANEL_STEP == 0;
+    return ab_container_of(job->dst.format) != AB_STORED_FP32 && g->count % AB_PANEL_STEP == 0;
 }
 
 static void run_block(const few_job *job, group *g, int64_t line) {
@@ -165,7 +165,7 @@ static void run_block(const few_job *job, group *g, int64_t line) {
                           .c_step = direct ? p->columns : GROUP,
                           .a_step = p->inner,
                           .rounded_step = p->columns,
-                          .rounded_kind = result.kind};
+                          .rounded_as = result.stored};
     fetch_result(job, &result);
     for (int64_t at = 0; at < p->inner; at += INNER) {
         if (line == 0) pack_panels(job, g, at);

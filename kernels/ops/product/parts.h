@@ -5,6 +5,7 @@
 #define AB_KERNELS_OPS_PRODUCT_PARTS_H
 
 #include "kernels/format/convert.h"
+#include "kernels/format/stored.h"
 #include "kernels/ops/product/pass.h"
 #include "kernels/ops/product/vec_part.h"
 #include "kernels/vec/isa.h"
@@ -13,22 +14,12 @@ AB_BEGIN_DECLS
 
 AB_BY_ISA(ab_vec_part, ab_vec_part)
 
-/* How the loops read values of `format`. */
-static inline ab_panel_kind ab_panel_kind_of(const ab_format *format) {
-    if (format == &ab_format_fp16) return AB_PANEL_FP16;
-    return format == &ab_format_bf16 ? AB_PANEL_BF16 : AB_PANEL_FP32;
-}
-
-static inline size_t ab_panel_bytes(ab_panel_kind kind, int64_t values) {
-    return (size_t)values * (kind == AB_PANEL_FP32 ? sizeof(float) : sizeof(uint16_t));
-}
-
 /* rows x columns values from `at` on, `step` from one row to the next. */
 static inline ab_panel_part ab_panel_part_of(const ab_values *values, int64_t at, int64_t step, int64_t rows,
                                              int64_t columns) {
     char *data = (char *)(uintptr_t)values->data; /* written only where the caller's tensor may be */
     return (ab_panel_part){.data = data + ab_format_bytes(values->format, at),
-                           .kind = ab_panel_kind_of(values->format),
+                           .stored = ab_container_of(values->format),
                            .step = step,
                            .rows = rows,
                            .columns = columns};

@@ -9,15 +9,12 @@
 enum { WIDEST = LANES * MAX_VECTORS };
 
 /* Vectors of a row, rounded. */
-static AB_FORCE_INLINE void round_row(uint16_t *to, const wide *sum, const ab_panel_kind kind,
+static AB_FORCE_INLINE void round_row(uint16_t *to, const wide *sum, const ab_stored stored,
                                       const int vectors) {
     _Alignas(64) float row[WIDEST];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) wide_store(row + v * LANES, sum[v]);
-    if (kind == AB_PANEL_FP16)
-        narrow_fp16(to, row, vectors * LANES);
-    else
-        narrow_bf16(to, row, vectors * LANES);
+    narrow_stored(to, row, stored, vectors * LANES);
 }
 
 /* What one tile adds up: rows of a, a panel from its column `at` on. */
@@ -41,33 +38,29 @@ static AB_FORCE_INLINE void add_step(wide (*sum)[MAX_VECTORS], const tile_rows *
 
 /* Row r's LANES values of `ahead` from k on, widened. */
 static AB_FORCE_INLINE void widen_ahead(const ab_panel_ahead *ahead, int64_t r, int64_t k,
-                                        const ab_panel_kind kind) {
+                                        const ab_stored stored) {
     const uint16_t *from = (const uint16_t *)ahead->from + r * ahead->from_step + k;
     float *to = ahead->to + r * ahead->to_step + k;
-    if (kind == AB_PANEL_FP16)
-        widen_fp16(to, from, LANES);
-    else
-        widen_bf16_operands(to, from, LANES);
+    widen_stored(to, from, stored, LANES);
 }
 
 /* As many steps as a vector has lanes, between which a vector of each row of `ahead`, which is local to the
  * caller so that no store changes it, is widened. */
 static AB_FORCE_INLINE void add_steps(wide (*sum)[MAX_VECTORS], const tile_rows *t, int64_t k, const int rows,
                                       const int vectors, const ab_panel_ahead *ahead,
-                                      const ab_panel_kind kind) {
+                                      const ab_stored stored) {
 #pragma GCC unroll 16
     for (int64_t i = 0; i < LANES; i++) {
 #pragma GCC unroll 2
-        for (int64_t r = i; r < AB_PANEL_ROWS; r += LANES) widen_ahead(ahead, r, k, kind);
+        for (int64_t r = i; r < AB_PANEL_ROWS; r += LANES) widen_ahead(ahead, r, k, stored);
         add_step(sum, t, k + i, rows, vectors);
     }
 }
 
-/* `rows` rows by `vectors` vectors of columns from `at` on, to c or rounded to `kind`; `ahead`: the format of
- * values that are widened meanwhile, or AB_PANEL_FP32. */
+/* `rows` rows by `vectors` vectors of columns from `at` on, to c or rounded to `stored`; `ahead`: the format
+ * of values that are widened meanwhile, or AB_STORED_FP32. */
 static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, const int rows,
-                                         const int vectors, const ab_panel_kind kind,
-                                         const ab_panel_kind ahead) {
+                                         const int vectors, const ab_stored stored, const ab_stored ahead) {
     static const float zeros[AB_PANEL];
     wide sum[AB_PANEL_ROWS][MAX_VECTORS];
     tile_rows t = {.panel = job->panel + at};
@@ -81,7 +74,7 @@ static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, c
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) sum[r][v] = wide_load(from + r * from_step + v * LANES);
     }
-    if (ahead != AB_PANEL_FP32) {
+    if (ahead != AB_STORED_FP32) {
         const ab_panel_ahead next = *job->ahead;
         for (; k + LANES <= job->inner; k += LANES) add_steps(sum, &t, k, rows, vectors, &next, ahead);
     }
@@ -89,8 +82,8 @@ static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, c
     for (; k < job->inner; k++) add_step(sum, &t, k, rows, vectors);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
-        if (kind != AB_PANEL_FP32) {
-            round_row(job->rounded + r * job->rounded_step + at, sum[r], kind, vectors);
+        if (stored != AB_STORED_FP32) {
+            round_row(job->rounded + r * job->rounded_step + at, sum[r], stored, vectors);
             continue;
         }
 #pragma GCC unroll 4
@@ -101,32 +94,32 @@ static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, c
 typedef void (*tile_function)(const ab_panel_tile *job, int64_t at);
 
 /* Functions by number of rows. */
-#define TILE(name, rows, vectors, kind)                                                                      \
+#define TILE(name, rows, vectors, stored)                                                                    \
     static void name##_##rows(const ab_panel_tile *job, int64_t at) {                                        \
-        columns_tile(job, at, rows, vectors, kind, AB_PANEL_FP32);                                           \
+        columns_tile(job, at, rows, vectors, stored, AB_STORED_FP32);                                        \
     }
-#define TILES(name, vectors, kind)                                                                           \
-    TILE(name, 1, vectors, kind)                                                                             \
-    TILE(name, 2, vectors, kind)                                                                             \
-    TILE(name, 3, vectors, kind)                                                                             \
-    TILE(name, 4, vectors, kind) TILE(name, 5, vectors, kind) TILE(name, 6, vectors, kind)
+#define TILES(name, vectors, stored)                                                                         \
+    TILE(name, 1, vectors, stored)                                                                           \
+    TILE(name, 2, vectors, stored)                                                                           \
+    TILE(name, 3, vectors, stored)                                                                           \
+    TILE(name, 4, vectors, stored) TILE(name, 5, vectors, stored) TILE(name, 6, vectors, stored)
 #define NAMES(name)                                                                                          \
     { name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 }
-TILES(widest_fp32, MAX_VECTORS, AB_PANEL_FP32)
-TILES(widest_fp16, MAX_VECTORS, AB_PANEL_FP16)
-TILES(widest_bf16, MAX_VECTORS, AB_PANEL_BF16)
-TILES(narrowest_fp32, 1, AB_PANEL_FP32)
-TILES(narrowest_fp16, 1, AB_PANEL_FP16)
-TILES(narrowest_bf16, 1, AB_PANEL_BF16)
+TILES(widest_fp32, MAX_VECTORS, AB_STORED_FP32)
+TILES(widest_fp16, MAX_VECTORS, AB_STORED_FP16)
+TILES(widest_bf16, MAX_VECTORS, AB_STORED_BF16)
+TILES(narrowest_fp32, 1, AB_STORED_FP32)
+TILES(narrowest_fp16, 1, AB_STORED_FP16)
+TILES(narrowest_bf16, 1, AB_STORED_BF16)
 
 /* Without vectors of eight, to widen beside the sums saves nothing. */
 enum { WIDENS = LANES >= 8 };
 
 static void widening_fp16(const ab_panel_tile *job, int64_t at) {
-    columns_tile(job, at, AB_PANEL_ROWS, MAX_VECTORS, AB_PANEL_FP32, AB_PANEL_FP16);
+    columns_tile(job, at, AB_PANEL_ROWS, MAX_VECTORS, AB_STORED_FP32, AB_STORED_FP16);
 }
 static void widening_bf16(const ab_panel_tile *job, int64_t at) {
-    columns_tile(job, at, AB_PANEL_ROWS, MAX_VECTORS, AB_PANEL_FP32, AB_PANEL_BF16);
+    columns_tile(job, at, AB_PANEL_ROWS, MAX_VECTORS, AB_STORED_FP32, AB_STORED_BF16);
 }
 
 /* The values of `ahead` that the loop over whole vectors leaves. */
@@ -134,10 +127,7 @@ static void widen_rest(const ab_panel_ahead *ahead, int64_t from, int64_t end) {
     for (int64_t r = 0; from < end && r < AB_PANEL_ROWS; r++) {
         const uint16_t *half = (const uint16_t *)ahead->from + r * ahead->from_step;
         float *to = ahead->to + r * ahead->to_step;
-        if (ahead->kind == AB_PANEL_FP16)
-            widen_fp16(to + from, half + from, end - from);
-        else
-            widen_bf16_operands(to + from, half + from, end - from);
+        widen_stored(to + from, half + from, ahead->stored, end - from);
     }
 }
 
@@ -147,18 +137,18 @@ static void tile(const ab_panel_tile *job) {
     static const tile_function narrowest[][AB_PANEL_ROWS] = {NAMES(narrowest_fp32), NAMES(narrowest_fp16),
                                                              NAMES(narrowest_bf16)};
     static const tile_function widening[] = {NULL, widening_fp16, widening_bf16};
-    const ab_panel_kind kind = job->rounded ? job->rounded_kind : AB_PANEL_FP32;
+    const ab_stored stored = job->rounded ? job->rounded_as : AB_STORED_FP32;
     const ab_panel_ahead *ahead = job->ahead;
     const bool fits =
         WIDENS && ahead && job->rows == AB_PANEL_ROWS && !job->rounded && job->columns >= WIDEST;
     int64_t at = 0;
     if (fits) {
-        widening[ahead->kind](job, 0);
+        widening[ahead->stored](job, 0);
         at = WIDEST;
     }
     if (ahead) widen_rest(ahead, fits ? job->inner - job->inner % LANES : 0, job->inner);
-    for (; at + WIDEST <= job->columns; at += WIDEST) widest[kind][job->rows - 1](job, at);
-    for (; at < job->columns; at += LANES) narrowest[kind][job->rows - 1](job, at);
+    for (; at + WIDEST <= job->columns; at += WIDEST) widest[stored][job->rows - 1](job, at);
+    for (; at < job->columns; at += LANES) narrowest[stored][job->rows - 1](job, at);
 }
 
 /* ---- turned values --------------------------------------------------------------------------- */
@@ -169,14 +159,11 @@ enum { SIDE = 8, STRIP = 32, GROUP = 16 };
 
 /* Turns up to SIDE rows of up to STRIP halves. */
 static AB_FORCE_INLINE void turn_strip(float *dst, int64_t dst_step, const uint16_t *from, int64_t from_step,
-                                       const int64_t rows, const int64_t columns, const ab_panel_kind kind) {
+                                       const int64_t rows, const int64_t columns, const ab_stored stored) {
     _Alignas(64) float widened[SIDE][STRIP];
     int64_t c = 0;
     for (int64_t r = 0; r < rows; r++) {
-        if (kind == AB_PANEL_FP16)
-            widen_fp16(widened[r], from + r * from_step, columns);
-        else
-            widen_bf16_operands(widened[r], from + r * from_step, columns);
+        widen_stored(widened[r], from + r * from_step, stored, columns);
     }
     for (; rows == SIDE && c + SIDE <= columns; c += SIDE)
         turn_eight(dst + c * dst_step, dst_step, widened[0] + c, STRIP);
@@ -185,7 +172,7 @@ static AB_FORCE_INLINE void turn_strip(float *dst, int64_t dst_step, const uint1
 }
 
 static AB_FORCE_INLINE void turn_halves(float *dst, int64_t dst_step, const ab_panel_part *from,
-                                        const ab_panel_kind kind) {
+                                        const ab_stored stored) {
     const uint16_t *half = from->data;
     for (int64_t c = 0; c < from->columns; c += STRIP) {
         const int64_t columns = from->columns - c < STRIP ? from->columns - c : STRIP;
@@ -193,20 +180,20 @@ static AB_FORCE_INLINE void turn_halves(float *dst, int64_t dst_step, const ab_p
             const int64_t rows = from->rows - r < SIDE ? from->rows - r : SIDE;
             float *to = dst + c * dst_step + r;
             if (rows == SIDE && columns == STRIP)
-                turn_strip(to, dst_step, half + r * from->step + c, from->step, SIDE, STRIP, kind);
+                turn_strip(to, dst_step, half + r * from->step + c, from->step, SIDE, STRIP, stored);
             else
-                turn_strip(to, dst_step, half + r * from->step + c, from->step, rows, columns, kind);
+                turn_strip(to, dst_step, half + r * from->step + c, from->step, rows, columns, stored);
         }
     }
 }
 
 static void turn_part(float *dst, int64_t dst_step, const ab_panel_part *from) {
-    if (from->kind == AB_PANEL_FP32)
+    if (from->stored == AB_STORED_FP32)
         wide_transpose(dst, dst_step, from->data, from->step, from->rows, from->columns);
-    else if (from->kind == AB_PANEL_FP16)
-        turn_halves(dst, dst_step, from, AB_PANEL_FP16);
+    else if (from->stored == AB_STORED_FP16)
+        turn_halves(dst, dst_step, from, AB_STORED_FP16);
     else
-        turn_halves(dst, dst_step, from, AB_PANEL_BF16);
+        turn_halves(dst, dst_step, from, AB_STORED_BF16);
 }
 
 static AB_FORCE_INLINE void add_bias(float *sums, const float *bias, int64_t count, int64_t rows) {
@@ -219,15 +206,12 @@ static AB_FORCE_INLINE void add_bias(float *sums, const float *bias, int64_t cou
 
 /* n: at most GROUP. */
 static AB_FORCE_INLINE void store_group(const ab_panel_part *to, int64_t r, int64_t c, const float *value,
-                                        const int64_t n, const ab_panel_kind kind) {
+                                        const int64_t n, const ab_stored stored) {
     uint16_t *half = (uint16_t *)to->data + r * to->step + c;
-    if (kind == AB_PANEL_FP16)
-        narrow_fp16(half, value, n);
-    else
-        narrow_bf16(half, value, n);
+    narrow_stored(half, value, stored, n);
 }
 
-static AB_FORCE_INLINE void turn_sums(const ab_panel_part *to, const float *sums, const ab_panel_kind kind) {
+static AB_FORCE_INLINE void turn_sums(const ab_panel_part *to, const float *sums, const ab_stored stored) {
     _Alignas(64) float turned[SIDE][GROUP];
     for (int64_t c = 0; c < to->columns; c += GROUP) {
         const int64_t n = to->columns - c < GROUP ? to->columns - c : GROUP;
@@ -236,9 +220,9 @@ static AB_FORCE_INLINE void turn_sums(const ab_panel_part *to, const float *sums
                 turn_eight(turned[0] + half, GROUP, sums + (c + half) * AB_PANEL + r, AB_PANEL);
             for (int64_t i = 0; i < SIDE && r + i < to->rows; i++) {
                 if (n == GROUP)
-                    store_group(to, r + i, c, turned[i], GROUP, kind);
+                    store_group(to, r + i, c, turned[i], GROUP, stored);
                 else
-                    store_group(to, r + i, c, turned[i], n, kind);
+                    store_group(to, r + i, c, turned[i], n, stored);
             }
         }
     }
@@ -246,12 +230,12 @@ static AB_FORCE_INLINE void turn_sums(const ab_panel_part *to, const float *sums
 
 static void store_turned(const ab_panel_part *to, float *sums, const float *bias) {
     if (bias) add_bias(sums, bias, to->columns, to->rows);
-    if (to->kind == AB_PANEL_FP32)
+    if (to->stored == AB_STORED_FP32)
         wide_transpose(to->data, to->step, sums, AB_PANEL, to->columns, to->rows);
-    else if (to->kind == AB_PANEL_FP16)
-        turn_sums(to, sums, AB_PANEL_FP16);
+    else if (to->stored == AB_STORED_FP16)
+        turn_sums(to, sums, AB_STORED_FP16);
     else
-        turn_sums(to, sums, AB_PANEL_BF16);
+        turn_sums(to, sums, AB_STORED_BF16);
 }
 
 AB_ISA_TABLE(ab_vec_panel) = {

@@ -20,7 +20,7 @@ enum { AB_PANEL_ROWS = 6 }; /* of a tile */
  */
 typedef struct ab_panel_ahead {
     const void *from;
-    ab_panel_kind kind; /* not AB_PANEL_FP32 */
+    ab_stored stored; /* not AB_STORED_FP32 */
     float *to;
     int64_t from_step, to_step; /* from one row to the next */
 } ab_panel_ahead;
@@ -35,9 +35,9 @@ typedef struct ab_panel_tile {
     int64_t a_step, c_step; /* from one row to the next */
     int64_t rows, columns, inner;
     bool continues;
-    uint16_t *rounded; /* where results go in place of c, rounded once to rounded_kind; NULL: to c */
+    uint16_t *rounded; /* where results go in place of c, rounded once to rounded_as; NULL: to c */
     int64_t rounded_step;
-    ab_panel_kind rounded_kind;  /* not AB_PANEL_FP32 */
+    ab_stored rounded_as;        /* not AB_STORED_FP32 */
     const ab_panel_ahead *ahead; /* what to widen meanwhile; NULL: nothing */
 } ab_panel_tile;
 

@@ -5,9 +5,7 @@
 #ifndef AB_KERNELS_OPS_PRODUCT_VEC_PART_H
 #define AB_KERNELS_OPS_PRODUCT_VEC_PART_H
 
-#include "kernels/core/compiler.h"
-
-#include <stdint.h>
+#include "kernels/vec/stored.h"
 
 AB_BEGIN_DECLS
 
@@ -16,14 +14,11 @@ enum {
     AB_PANEL_STEP = 16 /* columns are computed in multiples of this */
 };
 
-/* How values are stored; formats without a storage type are fp32 values. */
-typedef enum ab_panel_kind { AB_PANEL_FP32, AB_PANEL_FP16, AB_PANEL_BF16 } ab_panel_kind;
-
 /* Rows of a matrix in memory: `columns` values from `data` on, then those `step` values further, and so on.
  */
 typedef struct ab_panel_part {
     void *data; /* not written where it is the source */
-    ab_panel_kind kind;
+    ab_stored stored;
     int64_t step, rows, columns;
 } ab_panel_part;
 

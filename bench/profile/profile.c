@@ -2,8 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/profile/profile.h"
 
-#include "bench/profile/reuse.h"
-#include "bench/profile/work.h"
+#include "bench/profile/traffic.h"
 #include "bench/timer/timer.h"
 
 #include <math.h>
@@ -86,7 +85,7 @@ typedef struct table {
     const ab_profiler *timed;
     double batches; /* of a step */
     ab_profile *profile;
-    ab_traffic *traffic; /* [nodes * AB_TIMED_PASSES + AB_TIMED_PARTS]; owned; NULL: not wanted */
+    ab_traffic *traffic; /* as of ab_step_traffic; owned; NULL: not wanted */
 } table;
 
 static void add_row(const table *t, ab_profile_row row) {
@@ -204,87 +203,18 @@ static void add_bytes(void *context, int tensor, bool written) {
     c->bytes += (double)ab_work_bytes(c->plan, tensor);
 }
 
-/* A step's passes over memory as the plan lays it out: pools, then blocks of their own. */
-typedef struct walk {
-    const table *t;
-    int64_t *first; /* [tensors]: of the tensor's bytes; owned */
-    int64_t bytes, granule, touched;
-    ab_reuse *reuse; /* owned; NULL: only count */
-    ab_traffic *to;  /* of the pass */
-} walk;
-
-static void touch(void *context, int tensor, bool written) {
-    walk *w = context;
-    const int64_t bytes = ab_work_bytes(w->t->plan, tensor), first = bytes ? w->first[tensor] : 0;
-    w->touched += ab_reuse_granules(w->granule, first, bytes);
-    if (w->reuse && bytes > 0) ab_reuse_touch(w->reuse, first, bytes, written, w->to);
+/* The same for walks over a step (traffic.h). */
+static void visit_node_of(const void *of, int n, int pass, ab_work_operand visit, void *context) {
+    visit_pass(of, n, pass, visit, context);
 }
 
-static ab_status lay_out(walk *w) {
-    const ab_plan *plan = w->t->plan;
-    int64_t pool[AB_MEM_CATEGORY_COUNT];
-    w->first = calloc((size_t)plan->tensors + 1, sizeof *w->first);
-    if (!w->first) return ab_fail(AB_NO_MEMORY, "profile: out of memory");
-    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) {
-        pool[c] = w->bytes;
-        w->bytes += plan->pool_bytes[c];
-    }
-    for (int i = 0; i < plan->tensors; i++) {
-        const ab_plan_tensor *t = &plan->tensor[i];
-        w->first[i] = t->transient ? pool[t->category] + t->offset : w->bytes;
-        if (t->shares != AB_NONE)
-            w->first[i] = w->first[t->shares];
-        else if (!t->transient)
-            w->bytes += t->bytes;
-    }
-    return AB_OK;
-}
-
-static void begin(walk *w, ab_traffic *to) {
-    w->to = to;
-    if (w->reuse) ab_reuse_begin_pass(w->reuse);
-}
-
-/* One batch and its update; traffic: of every node's passes, then of the parts. */
-static void walk_step(walk *w, ab_traffic *traffic) {
-    const int nodes = w->t->plan->nodes;
-    ab_traffic *part = traffic + nodes * AB_TIMED_PASSES;
-    for (int n = 0; n < nodes; n++) {
-        begin(w, &traffic[n * AB_TIMED_PASSES + AB_TIMED_FORWARD]);
-        visit_pass(w->t, n, AB_TIMED_FORWARD, touch, w);
-    }
-    for (int n = nodes - 1; n >= 0; n--)
-        for (int pass = AB_TIMED_BACKWARD; pass <= AB_TIMED_SUMS; pass++) {
-            begin(w, &traffic[n * AB_TIMED_PASSES + pass]);
-            visit_pass(w->t, n, pass, touch, w);
-        }
-    for (int p = 0; p < AB_TIMED_PARTS; p++) {
-        begin(w, &part[p]);
-        visit_part(w->t, p, touch, w);
-    }
-}
-
-/* Of the second of two steps: the first leaves the memory as every step does. */
-static ab_status walk_steps(walk *w, ab_traffic *traffic, size_t rows) {
-    AB_TRY(lay_out(w));
-    w->granule = ab_reuse_granule(w->bytes);
-    walk_step(w, traffic);
-    AB_TRY(ab_reuse_create(w->bytes, 2 * w->touched, &w->reuse));
-    walk_step(w, traffic);
-    memset(traffic, 0, rows * sizeof *traffic);
-    walk_step(w, traffic);
-    return AB_OK;
+static void visit_part_of(const void *of, int part, ab_work_operand visit, void *context) {
+    visit_part(of, part, visit, context);
 }
 
 static ab_status measure_traffic(table *t) {
-    const size_t rows = (size_t)t->plan->nodes * AB_TIMED_PASSES + AB_TIMED_PARTS;
-    walk w = {.t = t};
-    t->traffic = calloc(rows, sizeof *t->traffic);
-    ab_status status =
-        t->traffic ? walk_steps(&w, t->traffic, rows) : ab_fail(AB_NO_MEMORY, "profile: out of memory");
-    ab_reuse_destroy(w.reuse);
-    free(w.first);
-    return status;
+    const ab_step_operands step = {.plan = t->plan, .node = visit_node_of, .part = visit_part_of, .of = t};
+    return ab_step_traffic(&step, &t->traffic);
 }
 
 /* ---- a cell's rows --------------------------------------------------------------------------- */

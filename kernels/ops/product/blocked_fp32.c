@@ -43,19 +43,6 @@ static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab
     return (ab_blocked_lines){copy, step};
 }
 
-/* A line of the results. */
-static char *result_at(const ab_blocked_product *m, int64_t line) {
-    if (!m->rounded) return (char *)(m->sums + line * m->sums_step);
-    return (char *)((uint16_t *)m->rounded->data + line * m->rounded->step);
-}
-
-/* Fetches the results of the lines of a tile, which may be in memory. */
-static void fetch_results(const ab_blocked_product *m, int64_t line) {
-    const int64_t bytes = m->columns * (int64_t)(m->rounded ? sizeof(uint16_t) : sizeof(float));
-    for (int64_t i = line; i < ab_min64(line + AB_PANEL_ROWS, m->count); i++)
-        for (int64_t at = 0; at < bytes; at += AB_ALIGN) __builtin_prefetch(result_at(m, i) + at, 1, 3);
-}
-
 static void multiply(const ab_blocked_product *m) {
     ab_panel_tile tile = {.panel = m->panel,
                           .a_step = m->lines.step,
@@ -73,7 +60,7 @@ static void multiply(const ab_blocked_product *m) {
         tile.c = m->sums + i * m->sums_step;
         tile.rows = ab_min64(AB_PANEL_ROWS, m->count - i);
         if (m->rounded) tile.rounded = (uint16_t *)m->rounded->data + i * m->rounded->step;
-        fetch_results(m, i + AB_PANEL_ROWS);
+        tile.next_rows = ab_max64(0, ab_min64(AB_PANEL_ROWS, m->count - i - AB_PANEL_ROWS));
         ab_vec_panel_get()->tile(&tile);
     }
 }

@@ -6,7 +6,8 @@
 #include "kernels/vec/vec_half.h"
 #include "kernels/vec/vec_wide.h"
 
-enum { WIDEST = LANES * MAX_VECTORS };
+/* STEPS_A_LINE: so that the lines of a tile are spread over an inner dimension of a hundred. */
+enum { WIDEST = LANES * MAX_VECTORS, LINE = 64, STEPS_A_LINE = 4 };
 
 /* Vectors of a row, rounded. */
 static AB_FORCE_INLINE void round_row(uint16_t *to, const wide *sum, const ab_stored stored,
@@ -34,6 +35,46 @@ static AB_FORCE_INLINE void add_step(wide (*sum)[MAX_VECTORS], const tile_rows *
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) sum[r][v] = wide_fma(a, b[v], sum[r][v]);
     }
+}
+
+/* Lines of the cache that are written next. */
+typedef struct results_ahead {
+    const char *row;
+    int64_t rows, row_bytes, step, at;
+} results_ahead;
+
+static AB_FORCE_INLINE results_ahead next_results(const ab_panel_tile *job, int64_t at, const int rows,
+                                                  const int vectors, const ab_stored stored) {
+    const bool plain = stored == AB_STORED_FP32;
+    const int64_t step = (int64_t)ab_stored_bytes(stored, plain ? job->c_step : job->rounded_step);
+    const char *row = plain ? (const char *)(job->c + at) : (const char *)(job->rounded + at);
+    return (results_ahead){.row = row + rows * step,
+                           .rows = job->next_rows,
+                           .row_bytes = (int64_t)ab_stored_bytes(stored, vectors * LANES),
+                           .step = step};
+}
+
+static AB_FORCE_INLINE void fetch_line(results_ahead *next) {
+    __builtin_prefetch(next->row + next->at, 1, 3);
+    next->at += LINE;
+    if (next->at < next->row_bytes) return;
+    next->row += next->step;
+    next->rows--;
+    next->at = 0;
+}
+
+/* Steps between which lines are fetched one by one: all at once would hold up the loads of the product.
+ * Returns how many steps. */
+static AB_FORCE_INLINE int64_t add_fetching(wide (*sum)[MAX_VECTORS], const tile_rows *t, int64_t inner,
+                                            const int rows, const int vectors, results_ahead next) {
+    int64_t k = 0;
+    for (; next.rows > 0 && k + STEPS_A_LINE <= inner; k += STEPS_A_LINE) {
+        fetch_line(&next);
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < STEPS_A_LINE; i++) add_step(sum, t, k + i, rows, vectors);
+    }
+    while (next.rows > 0) fetch_line(&next);
+    return k;
 }
 
 /* Row r's LANES values of `ahead` from k on, widened. */
@@ -77,6 +118,9 @@ static AB_FORCE_INLINE void columns_tile(const ab_panel_tile *job, int64_t at, c
     if (ahead != AB_STORED_FP32) {
         const ab_panel_ahead next = *job->ahead;
         for (; k + LANES <= job->inner; k += LANES) add_steps(sum, &t, k, rows, vectors, &next, ahead);
+    } else {
+        const results_ahead next = next_results(job, at, rows, vectors, stored);
+        k = add_fetching(sum, &t, job->inner, rows, vectors, next);
     }
 #pragma GCC unroll 4
     for (; k < job->inner; k++) add_step(sum, &t, k, rows, vectors);

@@ -39,6 +39,7 @@ typedef struct ab_panel_tile {
     int64_t rounded_step;
     ab_stored rounded_as;        /* not AB_STORED_FP32 */
     const ab_panel_ahead *ahead; /* what to widen meanwhile; NULL: nothing */
+    int64_t next_rows; /* rows of the results behind these, which are fetched into the cache meanwhile */
 } ab_panel_tile;
 
 typedef struct ab_vec_panel {

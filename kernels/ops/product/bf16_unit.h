@@ -41,6 +41,10 @@ typedef struct ab_bf16_product {
     int64_t rows, inner;
     int tiles; /* 1 to AB_BF16_TILES */
     bool continues;
+    /* Where the sums of a row are stored afterwards, which vectors fetch into the cache meanwhile; NULL:
+     * nothing. Bytes from one row to the next, and of a row. */
+    const char *stored;
+    int64_t stored_step, stored_bytes;
 } ab_bf16_product;
 
 typedef struct ab_bf16_unit {

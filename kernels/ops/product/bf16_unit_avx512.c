@@ -14,12 +14,19 @@
 #define FOR_VECTORS __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define INLINE FOR_VECTORS static inline __attribute__((always_inline))
 
-enum { SIDE = AB_BF16_SIDE, MOST_SUMS = 24 };
+enum { SIDE = AB_BF16_SIDE, MOST_SUMS = 24, LINE = 64 };
 
 /* A pair anywhere in memory. */
 typedef struct {
     int32_t values;
 } __attribute__((packed, may_alias)) pair;
+
+INLINE void fetch_stored(const ab_bf16_product *p, int64_t row, const int rows) {
+    if (!p->stored) return;
+    for (int64_t r = row; r < row + rows; r++)
+        for (int64_t at = 0; at < p->stored_bytes; at += LINE)
+            __builtin_prefetch(p->stored + r * p->stored_step + at, 1, 3);
+}
 
 /* Rows [row, row + rows) of a product, `tiles` wide; both are constants where it is inlined. */
 INLINE void add_block(const ab_bf16_product *p, int64_t row, const int rows, const int tiles) {
@@ -32,6 +39,7 @@ INLINE void add_block(const ab_bf16_product *p, int64_t row, const int rows, con
             sum[r * tiles + t] = p->continues ? _mm512_loadu_ps(c + r * p->c_step + t * SIDE)
                                  : p->start   ? _mm512_loadu_ps(p->start + t * SIDE)
                                               : _mm512_setzero_ps();
+    fetch_stored(p, row, rows);
     for (int64_t run = 0; run < p->runs; run++) {
         const uint16_t *a = p->a + row * p->a_step + run * p->run_step, *b = p->b + run * p->b_run;
         for (int64_t k = 0; k < p->inner; k += 2, b += p->b_row, a += 2) {

@@ -143,6 +143,7 @@ static void run_panel(const blocked_job *job, const buffers *b, const ab_blocked
         m.inner = ab_div_up(count, p->unit.inner) * p->unit.inner;
         m.panel = packed_part(job, panel, part);
         m.lines.data = (const char *)lines->data + ab_format_bytes(p->unit.format, part * p->part);
+        m.stored = x->last && !direct && part + 1 == parts_of(job) ? &rounded : NULL;
         m.rounded = rounds_last && part + 1 == parts_of(job) ? &rounded : NULL;
         p->unit.multiply(&m);
         m.continues = true;

@@ -44,6 +44,7 @@ typedef struct ab_blocked_product {
     bool continues;                           /* the sums go on from those in `sums` */
     const ab_panel_part
         *rounded; /* where the results go in place of `sums`, rounded once; NULL: nowhere else */
+    const ab_panel_part *stored; /* where the caller stores finished sums, from `sums`; NULL: they are not */
 } ab_blocked_product;
 
 struct ab_blocked_unit {

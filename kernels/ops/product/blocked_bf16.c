@@ -86,19 +86,24 @@ static ab_blocked_lines take(const ab_blocked_operands *from, ab_range lines, ab
 
 static void multiply(const ab_blocked_product *m) {
     const ab_bf16_unit *bf16 = m->unit->bf16;
-    const ab_bf16_product product = {.a = m->lines.data,
-                                     .b = m->panel,
-                                     .c = m->sums,
-                                     .a_step = m->lines.step,
-                                     .c_step = m->sums_step,
-                                     .b_step = m->inner * SIDE,
-                                     .b_row = 2 * SIDE,
-                                     .rows = whole(m->count, bf16->rows),
-                                     .inner = m->inner,
-                                     .runs = 1,
-                                     .tiles = (int)(m->columns / SIDE),
-                                     .start = m->start,
-                                     .continues = m->continues};
+    ab_bf16_product product = {.a = m->lines.data,
+                               .b = m->panel,
+                               .c = m->sums,
+                               .a_step = m->lines.step,
+                               .c_step = m->sums_step,
+                               .b_step = m->inner * SIDE,
+                               .b_row = 2 * SIDE,
+                               .rows = whole(m->count, bf16->rows),
+                               .inner = m->inner,
+                               .runs = 1,
+                               .tiles = (int)(m->columns / SIDE),
+                               .start = m->start,
+                               .continues = m->continues};
+    if (m->stored) {
+        product.stored = m->stored->data;
+        product.stored_step = (int64_t)ab_stored_bytes(m->stored->stored, m->stored->step);
+        product.stored_bytes = (int64_t)ab_stored_bytes(m->stored->stored, m->columns);
+    }
     bf16->begin();
     bf16->multiply(&product);
     bf16->end();

@@ -77,6 +77,21 @@ static void copy_image(const conv_job *job, int64_t image, uint16_t *copy) {
                (size_t)(columns * p->channels) * sizeof *copy);
 }
 
+/* Fetches a part of the image after this one, so that all parts together are the image. values: of an image
+ * of `from`. */
+static void fetch_next(const conv_job *job, const uint16_t *from, int64_t values, int64_t image, int64_t part,
+                       int64_t parts) {
+    enum { LINE = 64 / sizeof(uint16_t) };
+    if (image + 1 >= job->p->conv.batch) return;
+    from += (image + 1) * values;
+    for (int64_t i = values * part / parts; i < values * (part + 1) / parts; i += LINE)
+        __builtin_prefetch(from + i, 0, 2);
+}
+
+static bool is_finite(const uint16_t *from, int64_t values, int64_t image) {
+    return ab_values_finite(from + image * values, &ab_format_bf16, values);
+}
+
 /* Images [first, end) of a block. */
 static void block_range(const conv_bf16 *p, int64_t block, int64_t *first, int64_t *end) {
     const int64_t images = ab_div_up(p->conv.batch, p->blocks);
@@ -106,24 +121,32 @@ static ab_status pack(ab_pass *base, const void *weights, void *packed, void *sc
     return AB_OK;
 }
 
-/* Results of the rows from y on, [position][wide]. */
-static void slide_positions(const conv_job *job, const uint16_t *copy, int64_t y, float *result) {
+/* Results of the rows of an image from y on, [position][wide]. */
+static void slide_positions(const conv_job *job, const uint16_t *copy, int64_t image, int64_t y,
+                            float *result) {
     const conv_bf16 *p = job->p;
     const int64_t weights = p->conv.window.kernel[0] * p->run * SIDE;
-    const ab_bf16_product m = {.a = copy + y * p->stride[0] * p->size[1] * p->channels,
-                               .b = job->args->weights,
-                               .start = job->bias,
-                               .c = result,
-                               .a_step = p->stride[1] * p->channels,
-                               .c_step = p->wide,
-                               .b_step = weights,
-                               .b_row = 2 * SIDE,
-                               .rows = p->positions,
-                               .inner = p->run,
-                               .runs = p->conv.window.kernel[0],
-                               .run_step = p->size[1] * p->channels,
-                               .b_run = p->run * SIDE,
-                               .tiles = (int)p->sides};
+    const ab_pass_stored *stored = job->args->stored;
+    ab_bf16_product m = {.a = copy + y * p->stride[0] * p->size[1] * p->channels,
+                         .b = job->args->weights,
+                         .start = job->bias,
+                         .c = result,
+                         .a_step = p->stride[1] * p->channels,
+                         .c_step = p->wide,
+                         .b_step = weights,
+                         .b_row = 2 * SIDE,
+                         .rows = p->positions,
+                         .inner = p->run,
+                         .runs = p->conv.window.kernel[0],
+                         .run_step = p->size[1] * p->channels,
+                         .b_run = p->run * SIDE,
+                         .tiles = (int)p->sides};
+    if (stored && p->by_rows) {
+        m.stored = ab_element(stored->dst, (image * p->out[0] + y) * p->out[1] * p->delivered);
+        m.stored_step = p->delivered * (int64_t)ab_element_bytes(stored->dst);
+        m.stored_bytes = m.stored_step;
+    }
+    fetch_next(job, job->src, image_values(p), image, y, p->out[0]);
     p->unit->multiply(&m);
 }
 
@@ -148,7 +171,7 @@ static void slide_image(const conv_job *job, int64_t image, uint16_t *copy) {
           *row = result + p->positions * p->wide;
     copy_image(job, image, copy);
     for (int64_t y = 0; y < p->out[0]; y += p->at_once) {
-        slide_positions(job, copy, y, result);
+        slide_positions(job, copy, image, y, result);
         for (int64_t i = 0; i < p->at_once; i++)
             keep_row(job, image, y + i, result + i * p->size[1] * p->wide, row);
     }
@@ -162,10 +185,13 @@ static void slide_block(void *argument, int64_t block, int thread) {
     block_range(p, block, &first, &end);
     uint16_t *copy = clear_copy(job);
     p->unit->begin();
-    for (int64_t image = first; image < end; image++) slide_image(job, image, copy);
+    bool finite = true;
+    for (int64_t image = first; image < end; image++) {
+        slide_image(job, image, copy);
+        finite = finite && is_finite(job->src, image_values(p), image);
+    }
     p->unit->end();
-    job->nonfinite[block] = !ab_values_finite(job->src + first * image_values(p), &ab_format_bf16,
-                                              (end - first) * image_values(p));
+    job->nonfinite[block] = !finite;
 }
 
 /* ---- weight gradients ------------------------------------------------------------------------ */
@@ -219,13 +245,16 @@ static void weights_image(const conv_job *job, int64_t image, uint16_t *copy, fl
                          .run_step = p->line,
                          .b_run = 2 * p->stride[0] * p->size[1] * p->channels,
                          .continues = continues};
-    for (int64_t y = 0; y < p->conv.window.kernel[0]; y++)
-        for (int64_t j = 0; j < p->span; j += RUN) {
-            m.b = pairs + 2 * (y * p->size[1] * p->channels + j);
-            m.tiles = (int)ab_min64(AB_BF16_TILES, (p->span - j) / SIDE);
-            m.c = sums + y * p->wide * p->span + j;
-            p->unit->multiply(&m);
-        }
+    const int64_t runs = ab_div_up(p->span, RUN), parts = p->conv.window.kernel[0] * runs;
+    for (int64_t part = 0; part < parts; part++) {
+        const int64_t y = part / runs, j = part % runs * RUN;
+        m.b = pairs + 2 * (y * p->size[1] * p->channels + j);
+        m.tiles = (int)ab_min64(AB_BF16_TILES, (p->span - j) / SIDE);
+        m.c = sums + y * p->wide * p->span + j;
+        fetch_next(job, job->src, image_values(p), image, part, parts);
+        fetch_next(job, job->dout, dout_values(p), image, part, parts);
+        p->unit->multiply(&m);
+    }
 }
 
 static void weights_block(void *argument, int64_t block, int thread) {
@@ -239,12 +268,14 @@ static void weights_block(void *argument, int64_t block, int thread) {
     memset(turned_memory(job), 0, p->turned_bytes);
     uint16_t *copy = clear_copy(job);
     p->unit->begin();
-    for (int64_t image = first; image < end; image++) weights_image(job, image, copy, sums, image > first);
+    bool finite = true;
+    for (int64_t image = first; image < end; image++) {
+        weights_image(job, image, copy, sums, image > first);
+        finite = finite && is_finite(job->src, image_values(p), image) &&
+                 is_finite(job->dout, dout_values(p), image);
+    }
     p->unit->end();
-    job->nonfinite[block] = !ab_values_finite(job->src + first * image_values(p), &ab_format_bf16,
-                                              (end - first) * image_values(p)) ||
-                            !ab_values_finite(job->dout + first * dout_values(p), &ab_format_bf16,
-                                              (end - first) * dout_values(p));
+    job->nonfinite[block] = !finite;
 }
 
 /* Adds the blocks of images for kernel row y, in torch's layout. */

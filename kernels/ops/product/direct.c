@@ -73,15 +73,21 @@ static void clip_rows(const direct *p, int64_t y, int64_t *first, int64_t *end) 
     *end = ab_max64(*first, ab_min64(*end, p->in[0] + top));
 }
 
-/* A block of channels from kernel rows [k0, k1). Rows of the next image come nearer meanwhile. */
-static void sum_rows(const direct *p, const ab_pass_args *args, int64_t next, const ab_direct_row *job,
+/* Rows of the next image, and where those of this one's results are rounded to, come nearer. */
+static void ask_row(const direct *p, const ab_pass_args *args, int64_t image, int64_t y) {
+    ab_piece_ask(&p->pieces, args, AB_PIECE_SRC, image + 1, p->conv.batch, y, p->out[0]);
+    ab_piece_ask(&p->pieces, args, AB_PIECE_DST, image, p->conv.batch, y, p->out[0]);
+}
+
+/* A block of channels from kernel rows [k0, k1). image: to ask for; -1: it was. */
+static void sum_rows(const direct *p, const ab_pass_args *args, int64_t image, const ab_direct_row *job,
                      const float *in, float *out, int64_t k0, int64_t k1) {
     const int64_t in_row = p->in[1] * p->channels, out_row = p->out[1] * p->delivered;
     ab_direct_row row = *job;
     row.continues = k0 > 0;
     for (int64_t y = 0; y < p->out[0]; y++) {
         int64_t first = k0, end = k1;
-        if (next > 0) ab_piece_ask(&p->pieces, args, AB_PIECE_SRC, next, p->conv.batch, y, p->out[0]);
+        if (image >= 0) ask_row(p, args, image, y);
         clip_rows(p, y, &first, &end);
         row.rows = end - first;
         if (row.rows == 0 && row.continues) continue;
@@ -112,7 +118,7 @@ static void sum_image(void *argument, int64_t image, int thread) {
         job.weights = (const float *)args->weights + c * kh * p->run;
         job.bias = args->bias ? args->bias + c : NULL;
         for (int64_t k = 0; k < kh; k += rows)
-            sum_rows(p, args, c + k > 0 ? 0 : image + 1, &job, in, out + c, k, ab_min64(k + rows, kh));
+            sum_rows(p, args, c + k > 0 ? -1 : image, &job, in, out + c, k, ab_min64(k + rows, kh));
     }
     ab_piece_store(&p->pieces, args, image, out);
 }

@@ -39,10 +39,14 @@ const float *ab_piece_read(const ab_image_pieces *pieces, const ab_pass_args *ar
 
 enum { LINE = 64 };
 
+static const ab_tensor *stored_piece(const ab_pass_stored *stored, int piece) {
+    if (!stored) return NULL;
+    return piece == AB_PIECE_SRC ? stored->src : piece == AB_PIECE_DOUT ? stored->dout : stored->dst;
+}
+
 void ab_piece_ask(const ab_image_pieces *pieces, const ab_pass_args *args, int piece, int64_t image,
                   int64_t images, int64_t part, int64_t parts) {
-    const bool src = piece == AB_PIECE_SRC;
-    const ab_tensor *tensor = !args->stored ? NULL : src ? args->stored->src : args->stored->dout;
+    const ab_tensor *tensor = stored_piece(args->stored, piece);
     if (image >= images || !tensor || ab_is_f32(tensor)) return;
     const int64_t bytes = (int64_t)ab_format_bytes(tensor->format, pieces->count[piece]);
     const char *from = (const char *)tensor->data + image * bytes;

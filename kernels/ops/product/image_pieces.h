@@ -27,9 +27,9 @@ float *ab_piece_memory(const ab_image_pieces *pieces, const ab_pass_args *args);
 /* An image of src or dout in fp32. */
 const float *ab_piece_read(const ab_image_pieces *pieces, const ab_pass_args *args, int piece, int64_t image);
 
-/* Asks for part `part` of `parts` of an image, to be near when it is widened; all parts together are the
- * image. Nothing if there is no such image, or if it is fp32: loops that compute fetch those well ahead
- * themselves. */
+/* Asks for part `part` of `parts` of an image, to be near when it is widened, or rounded to; all parts
+ * together are the image. Nothing if there is no such image, or if it is fp32: loops that compute fetch those
+ * well ahead themselves. */
 void ab_piece_ask(const ab_image_pieces *pieces, const ab_pass_args *args, int piece, int64_t image,
                   int64_t images, int64_t part, int64_t parts);
 

@@ -62,7 +62,7 @@ static inline void op_attrs_set(const ab_op *op, op_attrs *attrs, const char *na
                  [AB_ATTR_FLOAT] = {&first, sizeof first},
                  [AB_ATTR_BOOL] = {&truth, sizeof truth},
                  [AB_ATTR_CHOICE] = {pair, sizeof pair[0]}};
-    assert_true(a->kind < AB_COUNT_OF(field) && field[a->kind].value);
+    if (a->kind >= AB_COUNT_OF(field) || !field[a->kind].value) fail_msg("%s: no number", name);
     assert_true(a->offset + field[a->kind].bytes <= sizeof attrs->bytes);
     memcpy(attrs->bytes + a->offset, field[a->kind].value, field[a->kind].bytes);
 }

@@ -1,7 +1,11 @@
 /* Included before every file that clang-tidy analyses (tidy.cmake), never by a build. The analyser does not
  * look into other files; it is told here what status.c does: a failure returns the status it was given, which
- * is not AB_OK; and what cJSON does: NULL is of no type. Assertions hold, in builds without them, too. */
+ * is not AB_OK; and what cJSON does: NULL is of no type. Assertions hold, in builds without them, too; and a
+ * test that fails or is skipped ends there, which cmocka does not declare. */
 #undef NDEBUG
+_Noreturn void _fail(const char *const file, const int line);
+_Noreturn void _skip(const char *const file, const int line);
+
 #include "kernels/core/status.h"
 
 #include <cjson/cJSON.h>

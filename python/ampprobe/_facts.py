@@ -10,7 +10,7 @@ import math
 import weakref
 from typing import Any, Callable, Optional
 
-from . import _loss
+from . import _layout, _loss
 
 _MOST_CHANGED = 32
 _MOST_VALUES = 1 << 16  # of an output
@@ -150,7 +150,7 @@ class Finder:
             self._saturated(name, outputs[0], isinstance(module, torch.nn.Sigmoid))
         for label, buffer in module.named_buffers(recurse=False):
             if "freq" in label and buffer.dtype in (torch.float16, torch.bfloat16) and buffer.numel():
-                self._angles(name, buffer, inputs, outputs)
+                self._angles(name, _layout.local(buffer), inputs, outputs)
 
     def _saturated(self, name: str, output: Any, sigmoid: bool) -> None:
         """By how much the mean derivative of a function that saturates is below its largest one."""
@@ -162,7 +162,8 @@ class Finder:
             self.probe.fact("saturated", lost, name)
 
     def _masked(self, name: str, module: Any, inputs: list, outputs: list) -> None:
-        read = [tensor for tensor in inputs if tensor.is_floating_point()] + list(module.parameters())
+        read = [tensor for tensor in inputs if tensor.is_floating_point()]
+        read += [_layout.local(parameter) for parameter in module.parameters()]
         masks = [t for t in inputs if not t.is_floating_point() or bool((t == float("-inf")).any())]
         read = [tensor for tensor in read if not any(tensor is mask for mask in masks)]
         if outputs and masks and all(bool(tensor.isfinite().all()) for tensor in read):

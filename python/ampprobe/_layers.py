@@ -67,6 +67,12 @@ def tensors_of(value: Any, torch: Any) -> list:
     return [value] if type(value) is torch.Tensor else list(tensors_in(value, torch))
 
 
+def parts_of(value: Any, torch: Any) -> list:
+    """Of those tensors what is in this process."""
+    plain = torch.Tensor
+    return [t if type(t) is plain else _layout.local(t) for t in tensors_of(value, torch)]
+
+
 def probed_modules(modules: list, torch: Any) -> list[tuple[str, Any]]:
     """Of modules and their names, those that get a hook: leaves, and MultiheadAttention; TorchScript's refuse
     hooks."""
@@ -199,15 +205,15 @@ class Layers:
                 return  # validation, or the first pass of reentrant checkpointing, which comes again
             self.fired[name] = self.fired.get(name, 0) + 1
             with without_modes(torch):  # selective checkpointing counts the operations
-                read, written = tensors_of(inputs, torch), tensors_of(output, torch)
+                read, written = parts_of(inputs, torch), tensors_of(output, torch)
                 self._look_at_inputs(name, read, torch)
-                probe.finder.layer(name, module, read, written, torch)
+                probe.finder.layer(name, module, read, parts_of(written, torch), torch)
                 self.first.fires(name)
                 for index, tensor in enumerate(written):
                     label = name if index == 0 else f"{name}#{index}"
                     if self._output(label, name, module, tensor, torch):
                         read = [t.detach() for t in read if t.is_floating_point()]
-                        self.first.forward(name, module, read, [tensor.detach()], torch)
+                        self.first.forward(name, module, read, parts_of(tensor.detach(), torch), torch)
         except Exception as error:
             probe.fail(error)
         finally:
@@ -252,7 +258,8 @@ class Layers:
     def _gradient(self, label: str, name: str, kind: str, gradient: Any) -> None:
         nonfinite = self.show(label, name, kind, gradient, _abi.ACTIVATION_GRADIENT)
         if nonfinite is not None:
-            self.first.gradient(name, kind, gradient.detach(), nonfinite, sys.modules["torch"])
+            gradient = _layout.local(gradient.detach())
+            self.first.gradient(name, kind, gradient, nonfinite, sys.modules["torch"])
 
     def show(self, label: str, name: str, kind: str, tensor: Any, role: int) -> Optional[bool]:
         """Shows one tensor of a layer; whether it holds inf or NaN, None where it was not read."""

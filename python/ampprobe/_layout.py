@@ -52,12 +52,33 @@ class Unreadable(NamedTuple):
     dtype: int
 
 
-def _plain(tensor: Any, torch: Any) -> Any:
-    """The tensor in this process: the local part of a DTensor, the values of a sparse one."""
+def local(tensor: Any) -> Any:
+    """The part of a tensor that is in this process, of a DTensor. Without it an operation may send to other
+    ranks, which wait for nothing."""
     if hasattr(tensor, "to_local"):
-        tensor = tensor.to_local()
+        tensor = tensor.detach().to_local()
     if hasattr(tensor, "wait") and type(tensor).__name__ == "AsyncCollectiveTensor":
         tensor = tensor.wait()
+    return tensor
+
+
+def number(tensor: Any) -> Optional[float]:
+    """What item() gives; None: of a DTensor whose ranks have parts of it, which would be sent for."""
+    if hasattr(tensor, "to_local"):
+        if not all(placement.is_replicate() for placement in tensor.placements):
+            return None
+        tensor = local(tensor)
+    return float(tensor.item() if hasattr(tensor, "item") else tensor)
+
+
+def has_values(tensor: Any) -> bool:
+    """Whether not all of it that is in this process is 0."""
+    return bool(local(tensor).any())
+
+
+def _plain(tensor: Any, torch: Any) -> Any:
+    """The tensor in this process; of a sparse one its values."""
+    tensor = local(tensor)
     if tensor.layout is torch.sparse_coo:
         return tensor.coalesce()._values()
     return tensor

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
+from . import _layout
+
 
 def readable(tensor: Any) -> Any:
     """The tensor, or its values in fp32: torch has no comparisons of formats of one byte."""
@@ -165,6 +167,8 @@ def _in_double(module: Any, inputs: list, results: list, torch: Any) -> Optional
     if type(module) not in kinds or len(inputs) != 1:
         return None
     weight, bias = module.weight, module.bias
+    if hasattr(weight, "to_local"):  # a part of it gives a part of the result
+        return None
     if results[0].numel() * (weight.numel() // max(weight.shape[0], 1)) > _MOST_PRODUCTS:
         return None
     with torch.no_grad(), torch.autocast(results[0].device.type, enabled=False):
@@ -177,7 +181,7 @@ def _in_double(module: Any, inputs: list, results: list, torch: Any) -> Optional
 def _made_by(module: Any, inputs: list, results: list, torch: Any) -> tuple[str, dict, Optional[float]]:
     """How a layer made a non-finite output: `by` and `cause` of the event, and the largest of its inputs."""
     size, unknown = largest(inputs), cause_of(results, None, 1.0, torch)
-    weights = [p.detach() for p in module.parameters() if p.is_floating_point()]
+    weights = [_layout.local(p.detach()) for p in module.parameters() if p.is_floating_point()]
     if not finite(weights):
         return "op", {**unknown, "id": "bad_weights"}, size
     for by, value in (("cast", size), ("weight_cast", largest(weights))):

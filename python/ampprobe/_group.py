@@ -99,6 +99,8 @@ class Group:
         self.scaled_by: dict[int, float] = {}  # scalers of the losses since the gradients were thrown away
         self.fresh = False  # a backward pass has run since the last step
         self.made = False  # the last backward pass has left gradients
+        self.filled = False  # and not all are zeros: known where it is looked at
+        self.zeroes = False  # the loop fills gradients with zeros itself
         self.dropped = False  # the gradients of the last backward pass were thrown away
         self.left_out = False  # and they were those of a step that the loop left out
         self.drops = 0  # backward passes since the last step whose gradients were thrown away
@@ -331,9 +333,11 @@ class Group:
             self._throw_away(scales)
 
     def look_for_gone(self) -> None:
-        """Before the next backward pass: the loop may have set gradients of the last one to None itself."""
+        """Before the next backward pass: the loop may have set gradients of the last one to None or to zeros
+        itself."""
         alone = len(self.probe.groups) == 1
-        if self.are_gone() and (self.fresh or not alone):
+        gone = self.are_zeroed() or self.are_gone()
+        if gone and (self.fresh or not alone):
             scales, self.scaled_by = self.scaled_by, {}
             self.probe.may_be_quiet = False
             self._throw_away(scales, gone=True)
@@ -350,6 +354,22 @@ class Group:
     def are_gone(self) -> bool:
         """Whether there were gradients after the last backward pass, and there are none now."""
         return self.made and not self.have_gradients()
+
+    def watches_zeros(self) -> bool:
+        """Whether zeros are looked for: in steps that are looked at, and in loops that make them."""
+        return self.zeroes or bool(self.plan & _abi.PLAN_GRADIENTS) or self.probe.loss_is_bad()
+
+    def are_zeroed(self) -> bool:
+        """Whether only zeros are left of what the last backward pass has made, as far as is known."""
+        found = self.filled and not self.have_values()
+        self.zeroes |= found
+        return found
+
+    def have_values(self) -> bool:
+        """Whether a gradient is not all zeros; the smallest is asked first."""
+        found = [p.grad for p in self.parameters if p.grad is not None]
+        found.sort(key=lambda gradient: gradient.numel())
+        return any(map(_layout.has_values, found))
 
     def have_gradients(self) -> bool:
         """Whether a parameter has one."""
@@ -520,9 +540,10 @@ class Group:
             self.clip = self.probe.quiet.clip_kind()
         else:
             self._before_loud_clip()
-        if max_norm is not None:
+        norm = _layout.number(total_norm) if max_norm is not None else None
+        if norm is not None:
             self.max_norm = float(max_norm)
-            self.total_norm = float(total_norm)
+            self.total_norm = norm
             if not self.probe.clip_told:
                 self.probe.clip_told = True
                 self.probe.record.set("clip_norm", self.max_norm)
@@ -775,5 +796,5 @@ def loss_value(outputs: Any) -> Optional[float]:
         if torch is not None and isinstance(outputs, torch.Tensor):
             if outputs.device.type == "meta" or torch._C._functorch.is_functorch_wrapped_tensor(outputs):
                 return None
-        return float(outputs.item())
+        return _layout.number(outputs)
     return None

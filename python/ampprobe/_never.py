@@ -15,9 +15,9 @@ from __future__ import annotations
 import statistics
 import sys
 import weakref
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
-from . import _abi
+from . import _abi, _layout
 
 _SAMPLE = 64  # values of a parameter
 _SEARCHES = 3  # for a parameter that has a gradient, outside the models that are known
@@ -34,7 +34,7 @@ class Never:
         self.probe = probe
         self.passes = passes
         self._witness: Any = None  # weak reference to a parameter that got a gradient
-        self._gradient: Any = None  # and to that gradient
+        self._made: Any = None  # that gradient as the last backward pass left it
         self._sample: Any = None  # values of that parameter
         self._moved = self._moves = False  # in any step; in this one
         self._searches = 0
@@ -75,7 +75,7 @@ class Never:
         group.drops += 1
         self._held.append((probe.take_held_loss(), finite))
         group.reset()
-        self._gradient = None
+        self._made = None
         if len(self._held) == _MOST_HELD:
             self._record_held()
 
@@ -111,44 +111,47 @@ class Never:
             self.probe.finder.forget()
         self._moved, self._moves = self._moved or self._moves, False
         group.finish()
-        self._gradient = None
+        self._made = None
 
     def _is_cleared(self) -> bool:
         """Whether the gradients of the last backward pass were thrown away, or others put there."""
         parameter = self._witness() if self._witness is not None else None
-        if parameter is None or self._gradient is None:
+        if parameter is None or self._made is None:
             return False
         self._look(parameter)
-        gradient = parameter.grad
-        return gradient is None or gradient is not self._gradient() or not bool(gradient.any())
+        return self._made.is_gone(parameter.grad)
 
     def _look(self, parameter: Any) -> None:
         values = sample_of(parameter)
-        if self._sample is not None and not bool((values == self._sample).all()):
+        known = self._sample is not None and self._sample.shape == values.shape  # FSDP1 shows parts
+        if known and not bool((values == self._sample).all()):
             self._moves = True  # by the loop itself
         self._sample = values
 
-    def ran(self) -> None:
-        """A backward pass has ended."""
+    def ran(self, asked: bool = False) -> None:
+        """A backward pass has ended; `asked`: gradients are about to be asked for, once more."""
         parameter = self._witness() if self._witness is not None else None
-        if parameter is None or parameter.grad is None:
-            parameter = next(self._with_gradients(), None)
+        if parameter is None or not _is_trained(parameter):
+            found = self._with_gradients()
+            parameter = next(filter(_is_trained, found), found[0] if found else None)
             if parameter is None:
                 return
             self._witness, self._sample = weakref.ref(parameter), sample_of(parameter)
-        self._gradient = weakref.ref(parameter.grad)
+        self._made = _Made(parameter.grad, asked)
 
-    def _with_gradients(self) -> Iterator:
+    def _with_gradients(self) -> list:
         """Parameters that have a gradient: of the optimizers and models, else of any module."""
         known = [p for group in self.probe.groups for p in group.parameters]
         for model in self.probe.living_models():
             known += [p for _, p in model.named_parameters()]
-        yield from (p for p in known if getattr(p, "grad", None) is not None)
-        if self._searches < _SEARCHES:
+        found = [p for p in known if getattr(p, "grad", None) is not None]
+        if not found and self._searches < _SEARCHES:
             from ._wait import parameters_of_modules
 
             self._searches += 1
-            yield from (p for p in parameters_of_modules(sys.modules["torch"]) if p.grad is not None)
+            others = parameters_of_modules(sys.modules["torch"])
+            found = [p for p in others if getattr(p, "grad", None) is not None]
+        return found
 
     # -- the end of the run --------------------------------------------------------------------------
 
@@ -182,7 +185,40 @@ class Never:
 
 def sample_of(parameter: Any) -> Any:
     """Values of a parameter that show whether it has changed."""
-    return parameter.detach().reshape(-1)[:_SAMPLE].clone()
+    return _layout.local(parameter.detach()).reshape(-1)[:_SAMPLE].clone()
+
+
+def _is_trained(parameter: Any) -> bool:
+    """Whether it has a gradient that is not all zeros."""
+    return parameter.grad is not None and _layout.has_values(parameter.grad)
+
+
+def _digest(gradient: Any) -> Any:
+    """A number of the bits of a gradient in any order; None: of a kind that is not known."""
+    torch = sys.modules["torch"]
+    try:
+        kind = (torch.int8, torch.int16, torch.int32, torch.int64)[gradient.element_size().bit_length() - 1]
+        return int(_layout.local(gradient.detach()).view(kind).sum())
+    except (IndexError, RuntimeError, NotImplementedError):  # sparse, complex
+        return None
+
+
+class _Made:
+    """What is known of a gradient when a backward pass has ended; nothing of it is kept."""
+
+    def __init__(self, gradient: Any, asked: bool):
+        self._gradient = weakref.ref(gradient)
+        self._values = _layout.has_values(gradient)
+        self._digest = None if asked else _digest(gradient)  # asked: the loop puts each there itself
+
+    def is_gone(self, gradient: Any) -> bool:
+        """Whether this one, which the parameter has now, is another: none, zeros, or other values elsewhere.
+        FSDP1 and DDP put the same values into other tensors between backward passes that are added up."""
+        if gradient is None:
+            return True
+        if gradient is not self._gradient() and (self._digest is None or _digest(gradient) != self._digest):
+            return True
+        return self._values and not _layout.has_values(gradient)
 
 
 class Passes:

@@ -264,7 +264,7 @@ class Probe:
         self._leave_dropped()
         self.groups[0].fresh = True
         for group in self.groups:
-            group.made = False
+            group.made = group.filled = False
             group.kept.backward()
         self.backwards += 1
         if self._awaits_backward:
@@ -282,7 +282,7 @@ class Probe:
             return  # a loop that calls backward; a run beside it
         self._leave_dropped()
         if self.never is not None:
-            self.never.ran()
+            self.never.ran(asked=True)
         self.groups[0].fresh, self.groups[0].made = True, False
         self.backwards += 1
         self._grads.append(self.value_of(outputs))
@@ -294,6 +294,7 @@ class Probe:
             self.never.ran()
         for group in self.groups:
             group.made = group.have_gradients()
+            group.filled = group.made and group.watches_zeros() and group.have_values()
             group.kept.backward_ran()
             if self.finder.means:
                 self.finder.gradients_made(group.parameters)

@@ -243,8 +243,14 @@ class Quiet:
             self.probe.fail(error)
 
     def _lost_gradients(self) -> bool:
-        """Whether the loop has set those of the last backward pass to None itself."""
-        return not self.probe.scales_ahead and self.probe.groups[0].are_gone()
+        """Whether the loop has set those of the last backward pass to None itself; or to zeros: looked for
+        where it does so between steps, or the loss is not finite, and nothing waits for a GPU."""
+        if self.probe.scales_ahead:
+            return False
+        group = self.probe.groups[0]
+        bad = self.loss is not None and not math.isfinite(self.loss)
+        group.filled = self.late is None and (bad or group.zeroes)
+        return group.are_gone() or group.are_zeroed()
 
     def _go_on(self, outputs: Any) -> None:
         """In the usual way, with a loss."""

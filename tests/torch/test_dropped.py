@@ -79,6 +79,20 @@ def set_to_none(loop):
         parameter.grad = None
 
 
+def filled_with_zeros(loop):
+    """Nor of this."""
+    for parameter in loop.model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.zero_()
+
+
+def filled_unseen(loop):
+    """Nor does the gradient's version."""
+    for parameter in loop.model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.data.zero_()
+
+
 def cleared_twice(loop):
     loop.clear()
     loop.model.zero_grad()
@@ -137,10 +151,10 @@ def attacked(loop):
         loop.clear()
 
 
-def left_out_by_hand(loop):
+def left_out_by_hand(loop, clear=Loop.clear):
     """The loop makes the finite check."""
     for step in range(STEPS):
-        loop.clear()
+        clear(loop)
         loss = loop.backward(INFINITE if step in (0, 1, 7, 15) else 1.0)
         if all(p.grad.isfinite().all() for p in loop.model.parameters()):
             loop.step(loss)
@@ -271,12 +285,12 @@ def always(step):
 
 
 class Dropped(unittest.TestCase):
-    def check(self, run, scaled=(False, True), skips=0, sums=True, **options):
+    def check(self, run, scaled=(False, True), skips=0, sums=True, plans=None, **options):
         """The record's steps are those that the loop made, whatever they show; training is unchanged."""
         for enabled in scaled:
             plain = Loop(enabled, **options)
             run(plain)
-            for plan in (always, sparsely):
+            for plan in plans or (always, sparsely):
                 with self.subTest(scaled=enabled, plan=plan.__name__):
                     use_recorder(plan)
                     loop = Loop(enabled, **options)
@@ -304,7 +318,8 @@ class Dropped(unittest.TestCase):
                 self.assertTrue(math.isclose(seen, true, rel_tol=1e-5), (seen, true))
 
     def test_cleared_before_each_micro_batch(self):
-        for clear in (Loop.clear, of_module, kept_in_place, cleared_twice, set_to_none):
+        ways = (Loop.clear, of_module, kept_in_place, cleared_twice, set_to_none, filled_with_zeros)
+        for clear in (*ways, filled_unseen):
             with self.subTest(clear.__name__):
                 self.check(cleared_before_each(clear))
 
@@ -322,6 +337,9 @@ class Dropped(unittest.TestCase):
                 with self.subTest(clear=clear.__name__, micro_batches=micro_batches):
                     self.check(epochs_cut_short(clear, micro_batches))
 
+        loop = epochs_cut_short(filled_with_zeros)
+        self.check(loop, plans=(always, lambda step: always(step) if step < 3 else sparsely(step)))
+
     def test_two_losses_scaled_ahead(self):
         self.check(scaled_ahead, scaled=(True,))
 
@@ -338,7 +356,8 @@ class Dropped(unittest.TestCase):
         self.check(attacked, skips=2)
 
     def test_steps_that_the_loop_leaves_out(self):
-        self.check(left_out_by_hand, skips=4)
+        for clear in (Loop.clear, filled_with_zeros):
+            self.check(lambda loop, clear=clear: left_out_by_hand(loop, clear), skips=4)
         self.check(unscaled_and_left_out, scaled=(True,), sums=False, skips=2)  # noted as they are unscaled
 
     def test_clipping_is_no_step(self):
@@ -363,7 +382,7 @@ class Dropped(unittest.TestCase):
     def test_two_optimizers(self):
         """In turns; the first pass of each turn is thrown away, and so are gradients of the other model."""
         for scaled in (False, True):
-            for clear in (Loop.clear, of_module, set_to_none):
+            for clear in (Loop.clear, of_module, set_to_none, filled_with_zeros):
                 with self.subTest(scaled=scaled, clear=clear.__name__):
                     losses, record = self.train_two(scaled, clear)
                     for group in (0, 1):

@@ -129,6 +129,46 @@ class Never(unittest.TestCase):
         self.check(cell, printed, STEPS)
         self.assertEqual(facts, {})
 
+    def pairs(self, move="pass", loss="loss"):
+        """The losses of a record, and those that it should have, of a loop that adds up two micro-batches and
+        moves their gradients in between."""
+        cell, _, printed = self.record(
+            f"""\
+            if number % 2 == 0: optimizer.zero_grad()
+            ({loss}).backward()
+            {move}
+            if number % 2 == 1:
+                for p in model.parameters(): p.grad.nan_to_num_(0, 0, 0)
+                optimizer.step()"""
+        )
+        losses = json.loads(printed[: printed.index("]") + 1])
+        self.assertEqual(cell["steps_applied"], STEPS // 2)
+        return cell["loss"], [one + other for one, other in zip(losses[::2], losses[1::2])]
+
+    def test_gradients_that_move_to_other_tensors_are_added_up(self):
+        infinite = "loss + (model[0].weight - model[0].weight.detach()).sqrt().sum()"
+        for loss in ("loss", infinite):
+            with self.subTest(loss):
+                found, losses = self.pairs("for p in model.parameters(): p.grad = p.grad.clone()", loss)
+                for mine, loss in zip(found, losses):
+                    self.assertAlmostEqual(mine, loss, places=5)
+
+    def test_gradients_that_are_all_zero_are_not_taken_for_cleared_ones(self):
+        found, losses = self.pairs(loss="loss if number else loss.detach() + 0 * loss")
+        for mine, loss in zip(found, losses):
+            self.assertAlmostEqual(mine, loss, places=5)
+
+    def test_equal_gradients_that_are_asked_for_again_are_others(self):
+        cell, _, _ = self.record(
+            """\
+            torch.manual_seed(0)
+            loss = criterion(model(torch.randn(32, 8)), torch.randint(0, 4, (32,)))
+            found = torch.autograd.grad(loss, list(model.parameters()))
+            for parameter, gradient in zip(model.parameters(), found):
+                parameter.grad = gradient"""
+        )
+        self.assertGreater(cell["steps_total"], STEPS // 2)
+
     def test_nothing_is_left_in_torch_after_the_first_backward_pass(self):
         _, _, printed = self.record("optimizer.zero_grad()\nloss.backward()\noptimizer.step()")
         self.assertIn("] compile 0", printed)

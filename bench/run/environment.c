@@ -6,6 +6,7 @@
 #include "bench/run/config/digest.h"
 #include "build_info.h"
 #include "kernels/core/text.h"
+#include "kernels/ops/product/library.h"
 #include "kernels/vec/isa.h"
 
 #include <math.h>
@@ -19,10 +20,6 @@
 
 #if defined(__GLIBC__)
 #include <gnu/libc-version.h>
-#endif
-
-#ifdef AB_HAVE_DNNL
-#include <oneapi/dnnl/dnnl.h>
 #endif
 
 static bool spin_count_is_ours;
@@ -60,12 +57,7 @@ cJSON *ab_environment_generator(void) {
     cJSON_AddStringToObject(generator, "build_type", AB_BUILD_TYPE);
     cJSON_AddStringToObject(generator, "compiler", AB_COMPILER);
     cJSON_AddStringToObject(generator, "flags", AB_FLAGS);
-    char onednn[48] = "";
-#ifdef AB_HAVE_DNNL
-    const dnnl_version_t *version = dnnl_version();
-    ab_text_show(onednn, sizeof onednn, "%d.%d.%d", version->major, version->minor, version->patch);
-#endif
-    add_text(generator, "onednn_version", onednn);
+    add_text(generator, "onednn_version", ab_dnnl_version());
     return generator;
 }
 

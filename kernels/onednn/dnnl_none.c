@@ -21,6 +21,8 @@ ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass
     return AB_OK;
 }
 
+bool ab_dnnl_usable(void) { return false; }
+
 const char *ab_dnnl_version(void) { return NULL; }
 
 bool ab_dnnl_gemm(const struct ab_gemm *gemm) {

@@ -194,15 +194,11 @@ static ab_status start_library(void) {
     if (user_scratchpad) return AB_OK;
     AB_TRY(check(dnnl_engine_create(&engine, dnnl_cpu, 0), "cannot create a CPU engine"));
     AB_TRY(check(dnnl_primitive_attr_create(&user_scratchpad), "cannot create attributes"));
+    /* Not what ONEDNN_DEFAULT_FPMATH_MODE says, by which fp32 operands may be rounded to halves. */
+    AB_TRY(check(dnnl_primitive_attr_set_fpmath_mode(user_scratchpad, dnnl_fpmath_mode_strict),
+                 "cannot set the arithmetic"));
     return check(dnnl_primitive_attr_set_scratchpad_mode(user_scratchpad, dnnl_scratchpad_mode_user),
                  "cannot set the scratchpad mode");
-}
-
-const char *ab_dnnl_version(void) {
-    static char text[32];
-    const dnnl_version_t *version = dnnl_version();
-    ab_text_show(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
-    return text;
 }
 
 static dnnl_data_type_t type_of(const ab_format *format) {
@@ -578,22 +574,29 @@ static ab_status make_for_one_thread(ab_status (*make)(const ab_pass_spec *, int
 }
 
 ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    *pass = NULL;
+    if (!ab_dnnl_usable()) return AB_OK;
     if (spec->sizes_only) return ab_dnnl_sizes(spec, false, pass);
     return make_for_one_thread(make_conv, spec, BY_RULE, pass);
 }
 
 ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    *pass = NULL;
+    if (!ab_dnnl_usable()) return AB_OK;
     if (spec->sizes_only) return ab_dnnl_sizes(spec, true, pass);
     return make_for_one_thread(make_matmul, spec, BY_RULE, pass);
 }
 
 ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass **pass) {
+    *pass = NULL;
+    if (!ab_dnnl_usable()) return AB_OK;
     return make_for_one_thread(matmul ? make_matmul : make_conv, spec, n, pass);
 }
 
 /* ---- one matrix product ---------------------------------------------------------------------- */
 
 bool ab_dnnl_gemm(const ab_gemm *g) {
+    if (!ab_dnnl_usable()) return false;
     int threads = omp_get_max_threads();
     omp_set_num_threads(1);
     dnnl_status_t status =

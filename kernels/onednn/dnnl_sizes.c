@@ -18,6 +18,9 @@ static bool has(dnnl_cpu_isa_t isa) {
 /* How the library multiplies the format: a name that path "auto" takes where it is fast, or NULL. */
 static const char *unit_of(const ab_format *format) {
     if (format == &ab_format_fp32) return "jit";
+#if DNNL_VERSION_MAJOR >= 3
+    if (format == &ab_format_fp16) return has(dnnl_cpu_isa_avx512_core_amx_fp16) ? "amx_fp16" : NULL;
+#endif
     if (format != &ab_format_bf16) return NULL;
     if (has(dnnl_cpu_isa_avx512_core_amx)) return "amx";
     return has(dnnl_cpu_isa_avx512_core_bf16) ? "avx512_core_bf16" : NULL;

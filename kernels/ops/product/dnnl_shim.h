@@ -9,6 +9,7 @@
 #ifndef AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 #define AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 
+#include "kernels/ops/product/library.h"
 #include "kernels/ops/product/pass.h"
 
 AB_BEGIN_DECLS
@@ -32,8 +33,9 @@ AB_MUST_CHECK ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, 
 struct ab_gemm; /* gemm.h */
 bool ab_dnnl_gemm(const struct ab_gemm *gemm);
 
-/* "oneDNN 2.6.3", or NULL in a build without it. */
-const char *ab_dnnl_version(void);
+/* Whether there is a library and it computes on the calling thread. Without that no pass is made and nothing
+ * multiplied. */
+bool ab_dnnl_usable(void);
 
 AB_END_DECLS
 

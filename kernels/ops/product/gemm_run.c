@@ -102,7 +102,7 @@ static bool add_checked(const ab_gemm *g) {
 
 /* Returns false, and writes nothing, if the library does not support the product. */
 static bool run_library(const ab_gemm *g) {
-    if (!ab_dnnl_version()) return false;
+    if (!ab_dnnl_usable()) return false;
     const bool finite = operands_finite(g);
     if (!finite && g->beta != 0.0f) return add_checked(g);
     if (!ab_dnnl_gemm(g)) return false;
@@ -160,5 +160,5 @@ const char *ab_gemm_text(const ab_gemm *gemm, ab_cpu_path path, const ab_format 
     if (half) return rounded[converts];
     if (path == AB_PATH_REFERENCE) return loops[converts];
     if (is_small(gemm)) return own[ab_isa_get() < AB_ISA_AVX512 ? ab_isa_get() : AB_ISA_AVX512][converts];
-    return ab_dnnl_version() ? library[converts] : loops[converts];
+    return ab_dnnl_usable() ? library[converts] : loops[converts];
 }

@@ -25,8 +25,9 @@ if(NOT AMPBENCH_ONEDNN STREQUAL "OFF")
     find_package(DNNL 2.6 QUIET)
   endif()
   if(NOT DNNL_FOUND AND DNNL_VERSION AND NOT DNNL_KEEPS_TO_THREADS)
-    message(STATUS "oneDNN ${DNNL_VERSION} in ${DNNL_INCLUDE_DIR} is built for ${DNNL_THREADS}: it would compute in "
-      "threads of its own; take a build for OpenMP (libdnnl-dev, or onednn-cpu-gomp of PyPI: scripts/check onednn3)")
+    message(STATUS "oneDNN ${DNNL_VERSION} in ${DNNL_INCLUDE_DIR} is built for ${DNNL_THREADS}: it would "
+      "compute in threads of its own; take one for OpenMP (package libdnnl-dev, or onednn-cpu-gomp of PyPI: "
+      "scripts/check onednn3)")
   elseif(NOT DNNL_FOUND)
     message(STATUS "no oneDNN >= 2.6 (package libdnnl-dev, or -DDNNL_ROOT=prefix): products are slow, and "
       "runs say so; -DAMPBENCH_ONEDNN=OFF builds without it on purpose")

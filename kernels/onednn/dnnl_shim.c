@@ -6,8 +6,13 @@
  *
  * Selection: the library's own order, except that implementations named "ref" and known to be wrong
  * (library_defects.c) are skipped and that, where the first acceptable one is a "brg" (batch-reduce) kernel,
- * a later "jit:" one is preferred for forward convolutions of few channels and for strided backward data,
- * where it is measurably faster. */
+ * the first "jit" one of the same unit (AMX tiles or vectors) is preferred for forward convolutions of few
+ * channels and for backward data (in tiles: strided), where it is faster with few exceptions
+ * (docs/performance_changes.md).
+ *
+ * fp16: 3.x multiplies it in tiles on CPUs with AMX-FP16; with AVX512-FP16 alone it widens in registers, as
+ * our own kernels do. Sums are fp32 in either: its x86 code has no fused multiply-add of halves (read
+ * in 3.14; not run here for want of such a CPU). 2.6 has no fp16 products. */
 #include "kernels/ops/product/dnnl_shim.h"
 
 #include "kernels/ops/product/gemm.h"
@@ -225,12 +230,19 @@ static dnnl_primitive_desc_t nth(walk *w, int n) {
     return more && dnnl_primitive_desc_clone(&pd, w->pd) == dnnl_success ? pd : NULL;
 }
 
-/* Which implementation a pass wants. */
+/* Which implementation a pass wants. jit, jit_tiles: "jit" rather than "brg", and so among those of AMX. */
 typedef struct pass_wish {
     ab_pass_spec spec;
-    bool matmul, prefer_jit;
+    bool matmul, jit, jit_tiles;
     int which;
 } pass_wish;
+
+static bool in_tiles(const char *name) { return strstr(name, "amx") != NULL; }
+
+/* Whether a later implementation may replace this one. */
+static bool replaceable(const pass_wish *wish, const char *name) {
+    return begins(name, "brg") && (in_tiles(name) ? wish->jit_tiles : wish->jit);
+}
 
 static bool acceptable(const pass_wish *wish, const char *name) {
     const dnnl_version_t *v = dnnl_version();
@@ -245,12 +257,13 @@ static dnnl_primitive_desc_t pick(walk *w, const pass_wish *wish) {
     if (wish->which != BY_RULE) return nth(w, wish->which);
     while (more) {
         const char *name = name_of(w->pd);
-        bool wanted = acceptable(wish, name) && (!best || begins(name, "jit:"));
+        bool wanted = acceptable(wish, name) &&
+                      (!best || (begins(name, "jit") && in_tiles(name) == in_tiles(name_of(best))));
         if (wanted) {
             if (best) dnnl_primitive_desc_destroy(best);
             best = NULL;
             if (dnnl_primitive_desc_clone(&best, w->pd) != dnnl_success) return NULL;
-            if (!wish->prefer_jit || !begins(name_of(best), "brg")) return best;
+            if (!replaceable(wish, name_of(best))) return best;
         }
         more = next(w);
     }
@@ -459,12 +472,13 @@ static dnnl_status_t conv_descs(const ab_pass_spec *spec, ab_pass_kind kind, des
 static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind kind,
                                        const_dnnl_primitive_desc_t hint, int which) {
     const ab_window *w = &spec->conv.window;
-    bool few = kind == AB_PASS_FORWARD && w->channels / spec->conv.groups <= FEW_CHANNELS;
-    bool strided = kind == AB_PASS_BACKWARD_DATA && (w->stride[0] > 1 || w->stride[1] > 1);
+    const bool few = kind == AB_PASS_FORWARD && w->channels / spec->conv.groups <= FEW_CHANNELS;
+    const bool data = kind == AB_PASS_BACKWARD_DATA, strided = w->stride[0] > 1 || w->stride[1] > 1;
     conv_numbers n = numbers_of(w);
     descs d = {0};
     walk list = {0};
-    pass_wish wish = {.spec = *spec, .prefer_jit = few || strided, .which = which};
+    pass_wish wish = {
+        .spec = *spec, .jit = few || data, .jit_tiles = few || (data && strided), .which = which};
     wish.spec.kind = kind;
     dnnl_primitive_desc_t pd = NULL;
     if (conv_descs(spec, kind, &d) == dnnl_success && open_conv(&list, kind, &d, &n, hint) == dnnl_success)

@@ -42,12 +42,12 @@ static bool reads_scratch(const candidate *c) {
            begins(c->name, "jit") && w->in[1] < w->stride[1];
 }
 
-/* Strides that leave out pixels: wrong results and crashes (observed; the cause in the library is not known).
- */
+/* Strides that leave out pixels: wrong results and crashes (observed in 2.6.3; the cause in the library is
+ * not known). Later versions call it brg_conv_fwd; they were not run in tiles. */
 static bool skips_pixels(const candidate *c) {
     const ab_window *w = &c->spec->conv.window;
-    if (c->matmul || !c->amx || c->spec->kind != AB_PASS_FORWARD || !begins(c->name, "brgconv:"))
-        return false;
+    const bool direct = begins(c->name, "brgconv:") || begins(c->name, "brg_conv_fwd:");
+    if (c->matmul || !c->amx || c->spec->kind != AB_PASS_FORWARD || !direct) return false;
     for (int axis = 0; axis < 2; axis++)
         if (w->stride[axis] > (w->kernel[axis] - 1) * w->dilation[axis] + 1) return true;
     return false;

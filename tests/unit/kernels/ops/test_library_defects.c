@@ -31,6 +31,7 @@ static const defect_case cases[] = {
     {amx_jit, AB_PASS_BACKWARD_WEIGHTS, 1, 3, 16, 8, 3, 3, 1, 20603, false, false},
     {"jit_bf16:avx512_core_bf16", AB_PASS_BACKWARD_WEIGHTS, 1, 2, 16, 8, 3, 3, 1, 20603, false, true},
     {amx_conv, AB_PASS_FORWARD, 1, 9, 64, 8, 2, 3, 1, 20603, false, true},
+    {"brg_conv_fwd:avx10_1_512_amx_fp16", AB_PASS_FORWARD, 1, 9, 64, 8, 2, 3, 1, 30702, false, true},
     {amx_conv, AB_PASS_FORWARD, 1, 9, 64, 8, 2, 3, 2, 20603, false, false},
     {amx_conv, AB_PASS_FORWARD, 1, 9, 64, 8, 3, 3, 1, 20603, false, false},
     {"brgconv_1x1:avx512_core_amx_bf16", AB_PASS_FORWARD, 1, 9, 64, 8, 1, 2, 1, 20603, false, false},

@@ -235,11 +235,8 @@ expect_text "$work/err" "rank 1 was given other options than rank 0" "other opti
 
 # workers_of RANK RANKS: its processes at this moment
 workers_of() {
-    local process
-    for process in /proc/[0-9]*; do
-        grep -qz "^AMPBENCH_RANK_LINK=[0-9]* [0-9]* $1 $2$" "$process/environ" 2>/dev/null &&
-            grep -qzx "MARK=$work" "$process/environ" 2>/dev/null && echo "${process#/proc/}"
-    done
+    grep -lz "^AMPBENCH_RANK_LINK=[0-9]* [0-9]* $1 $2$" /proc/[0-9]*/environ 2>/dev/null |
+        xargs -r grep -lzx "MARK=$work" 2>/dev/null | cut -d / -f 3
 }
 # dies LIBRARY ARGS...: every worker of rank 2 of 3 is killed, whatever it is for, until the job ends: the
 # first ones live for moments only, and one that has ended by itself before the signal comes proves nothing

@@ -96,10 +96,10 @@ expect_text "$work/err" "3 of 3 cells failed" "cells that take too long"
 
 # workers_of PARENT: their process ids and cells
 workers_of() {
-    local stat
-    for stat in /proc/[0-9]*/stat; do
-        [ "$(awk '{ print $4 }' "$stat" 2>/dev/null)" = "$1" ] && tr '\0' ' ' <"${stat%stat}cmdline" |
-            awk -v pid="$(basename "${stat%/stat}")" '$2 == "worker" { print pid, $3 }'
+    local pid
+    for pid in $(cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent="$1" '$4 == parent { print $1 }'); do
+        { tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null |
+            awk -v pid="$pid" '$2 == "worker" { print pid, $3 }'
     done
 }
 # wait_for_workers PARENT COUNT: until so many run
@@ -112,7 +112,7 @@ wait_for_workers() {
     done
     fail "expected $2 workers: $(cat "$work/workers")"
 }
-killing=("${long[@]}" --steps 3000 --out "$work/killed.json")
+killing=("${long[@]}" --steps 2000 --out "$work/killed.json")
 "$AMPBENCH" run "${killing[@]}" >"$work/out" 2>"$work/err" </dev/null &
 parent=$!
 wait_for_workers $parent 2
@@ -127,7 +127,7 @@ expect_rc 0 "--resume after a killed worker"
 run run "${killing[@]}" --threads 1 --out "$work/whole.json"
 [ "$(digests "$work/killed.json")" = "$(digests "$work/whole.json")" ] || fail "resumed to other losses"
 
-"$AMPBENCH" run "${long[@]}" --seeds 4 --cell-timeout 0 --steps 4000 --out "$work/stopped.json" >"$work/out" \
+"$AMPBENCH" run "${long[@]}" --cell-timeout 0 --steps 3000 --out "$work/stopped.json" >"$work/out" \
     2>"$work/err" </dev/null &
 parent=$!
 wait_for_workers $parent 2

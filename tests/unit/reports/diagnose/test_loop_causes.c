@@ -423,6 +423,7 @@ static void scale_to_infinity(void **state) {
     expect_no(other, "scale_to_infinity");
     other.scale = 0x1p66;
     expect(other, "scale_to_infinity", NULL);
+    expect_no((loop){.scale = 0x1p44, .skip_to = 20}, "scale_to_infinity"); /* it began there, and fell */
 }
 
 /* A sick run that no rule explains: what is missing is said in the words of a loop. */

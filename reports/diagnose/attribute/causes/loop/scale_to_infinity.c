@@ -42,10 +42,16 @@ static bool is_in_log(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* It began too high, and overflows have brought it down. */
+static bool only_fell(const ab_skip_facts *skip, double end) {
+    return skip->largest_scale <= skip->first_scale && skip->last_scale < end;
+}
+
 static bool is_in_cell(const ab_case *c, ab_verdict *verdict) {
     const double end = end_of_scales(c);
     char first[AB_TEXT_NUMBER], last[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
-    if (!c->facts.skip.dynamic || !(c->facts.skip.largest_scale >= end)) return false;
+    if (!c->facts.skip.dynamic || !(c->facts.skip.largest_scale >= end) || only_fell(&c->facts.skip, end))
+        return false;
     verdict->own = true;
     verdict->since = first_step_at(c, end);
     ab_verdict_add_evidence(verdict, "the scale rose from %s to %s, with %d skipped steps of %d",

@@ -95,7 +95,7 @@ def _check_scaler(scaler: Any) -> None:
 def _config(models: Sequence, optimizers: Sequence, scaler: Any, options: dict) -> dict:
     rank, world = _describe.rank_and_world()
     config: dict[str, Any] = {
-        "half": options["half"] or _describe.half_format(models, scaler),
+        "half": options["half"] or options["guess"],
         "budget": options["budget"],
         "model": type(models[0]).__name__,
         "rank": rank,
@@ -177,6 +177,7 @@ def attach(
         "every": every,
         "budget": budget,
         "half": half,
+        "guess": _describe.half_format(models, scaler),
         "layers": layers,
         "reference_every": reference_every,
         "check_ranks": check_ranks,

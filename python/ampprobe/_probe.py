@@ -503,6 +503,9 @@ class Probe:
             found = _describe.precision(models, self.layers.autocast, self.layers.precision)
             self.record.set("level", found["level"])
             self.record.set("about", {"precision": found, "silent_layers": silent})
+        guess = self._options.get("guess") if self._options.get("half") is None else None
+        if guess == "fp16" and set(self.layers.autocast.values()) == {"bfloat16"}:
+            self.note(_BFLOAT16)
         for name, text in self.layers.findings.items():
             self.note(f"{name}: {text}")
 
@@ -718,6 +721,8 @@ _OF_LOSS = (
     *("losses", "micro_batches", "_each", "_used"),
     *("_loss_taken", "_loss_frozen", "_awaits_backward", "_grads"),
 )
+
+_BFLOAT16 = 'autocast runs in bf16, and ranges are judged by those of fp16: attach(..., half="bf16")'
 
 _LOSSES = ("loss", "train_loss", "train/loss")  # under which a loop logs the loss of a step
 

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import unittest
 
 from settings import Run, _abi, ampprobe, equal, mlp, torch, use_recorder
@@ -254,6 +255,19 @@ class Layers(unittest.TestCase):
         self.assertGreater(graphs[0], 0)
         self.assertEqual(graphs[0], graphs[1])
         self.assertTrue(any("compiled" in note for note in run.record.notes))
+
+    def test_ranges_of_fp16_under_autocast_in_bf16_are_warned_of(self):
+        for half, options, warns in (
+            (torch.bfloat16, {}, True),
+            (torch.bfloat16, {"half": "bf16"}, False),
+            (torch.bfloat16, {"half": "fp16"}, False),  # it is meant
+            (torch.float16, {}, False),
+        ):
+            with self.subTest(half, options=options):
+                use_recorder()
+                attach = functools.partial(ampprobe.attach, **options)
+                run = Run(steps=2, half=half, scaler=False, give_scaler=False, attach=attach)
+                self.assertEqual(any('half="bf16"' in note for note in run.record.notes), warns)
 
     def test_integers_in_half_are_named(self):
         class Net(torch.nn.Module):

@@ -72,8 +72,9 @@ def number(tensor: Any) -> Optional[float]:
 
 
 def has_values(tensor: Any) -> bool:
-    """Whether not all of it that is in this process is 0."""
-    return bool(local(tensor).any())
+    """Whether not all of it that is in this process is 0; of what cannot tell, True."""
+    here = local(tensor)
+    return not hasattr(here, "any") or bool(here.any())
 
 
 def _plain(tensor: Any, torch: Any) -> Any:

@@ -48,7 +48,7 @@ class ForeignGroup(Group):
                 keep.append(self._put(self.table, index, gradient))
         return keep
 
-    def are_gone(self) -> bool:
+    def are_cleared(self) -> bool:
         """Frameworks take gradients to places of their own."""
         return False
 

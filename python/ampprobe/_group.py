@@ -336,8 +336,7 @@ class Group:
         """Before the next backward pass: the loop may have set gradients of the last one to None or to zeros
         itself."""
         alone = len(self.probe.groups) == 1
-        gone = self.are_zeroed() or self.are_gone()
-        if gone and (self.fresh or not alone):
+        if self.are_cleared() and (self.fresh or not alone):
             scales, self.scaled_by = self.scaled_by, {}
             self.probe.may_be_quiet = False
             self._throw_away(scales, gone=True)
@@ -350,6 +349,11 @@ class Group:
             self._drop(scales, gone)
         else:
             self.made, self.first_loss = False, self.probe.losses_passed()
+
+    def are_cleared(self) -> bool:
+        """Whether the loop has thrown away what the last backward pass has made, as far as is known. Zeros
+        first: a loop that is seen to clear gradients, also by None, is looked at for zeros from then on."""
+        return self.are_zeroed() or self.are_gone()
 
     def are_gone(self) -> bool:
         """Whether there were gradients after the last backward pass, and there are none now."""

@@ -250,7 +250,7 @@ class Quiet:
         group = self.probe.groups[0]
         bad = self.loss is not None and not math.isfinite(self.loss)
         group.filled = self.late is None and (bad or group.zeroes)
-        return group.are_gone() or group.are_zeroed()
+        return group.are_cleared()
 
     def _go_on(self, outputs: Any) -> None:
         """In the usual way, with a loss."""

@@ -158,8 +158,10 @@ static bool is_idle(const table *t, int n, int pass) {
     return is_fused(t, n, (ab_timed_pass)pass) || is_passed(t, n, pass);
 }
 
-/* The operands of a pass of node n and of the nodes whose passes it does. */
-static void visit_pass(const table *t, int n, int pass, ab_work_operand visit, void *context) {
+/* The operands of a pass of node n and of the nodes whose passes it does. of: the table, here and below, as a
+ * walk over a step gives it (traffic.h). */
+static void visit_pass(const void *of, int n, int pass, ab_work_operand visit, void *context) {
+    const table *t = of;
     const ab_plan_node *node = &t->plan->node[n];
     const bool past = pass != AB_TIMED_SUMS && t->timed->past[pass];
     if (is_idle(t, n, pass)) return;
@@ -169,7 +171,8 @@ static void visit_pass(const table *t, int n, int pass, ab_work_operand visit, v
     visit_tail(t, n, (ab_timed_pass)pass, visit, context);
 }
 
-static void visit_part(const table *t, int part, ab_work_operand visit, void *context) {
+static void visit_part(const void *of, int part, ab_work_operand visit, void *context) {
+    const table *t = of;
     if (part == AB_TIMED_WEIGHT_CASTS) ab_work_weight_casts(t->plan, visit, context);
     if (part == AB_TIMED_UPDATE) ab_work_update(t->plan, t->timed->left, visit, context);
 }
@@ -203,17 +206,8 @@ static void add_bytes(void *context, int tensor, bool written) {
     c->bytes += (double)ab_work_bytes(c->plan, tensor);
 }
 
-/* The same for walks over a step (traffic.h). */
-static void visit_node_of(const void *of, int n, int pass, ab_work_operand visit, void *context) {
-    visit_pass(of, n, pass, visit, context);
-}
-
-static void visit_part_of(const void *of, int part, ab_work_operand visit, void *context) {
-    visit_part(of, part, visit, context);
-}
-
 static ab_status measure_traffic(table *t) {
-    const ab_step_operands step = {.plan = t->plan, .node = visit_node_of, .part = visit_part_of, .of = t};
+    const ab_step_operands step = {.plan = t->plan, .node = visit_pass, .part = visit_part, .of = t};
     return ab_step_traffic(&step, &t->traffic);
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/backend/vec_update.h"
 #include "kernels/format/convert.h"
+#include "kernels/format/halves.h"
 #include "kernels/format/stored.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/isa.h"
@@ -24,8 +25,6 @@ typedef struct block_room {
     float weight[AB_BLOCK], grad[AB_BLOCK], state[AB_UPDATE_VALUES - 1][AB_BLOCK];
 } block_room;
 
-static bool is_half(const ab_tensor *tensor) { return ab_container_of(tensor->format) != AB_STORED_FP32; }
-
 static ab_update_operand widened(const ab_tensor *tensor, int64_t first, int64_t n, float *room) {
     ab_widen(room, ab_element(tensor, first), tensor->format, n);
     return (ab_update_operand){room, AB_STORED_FP32};
@@ -33,7 +32,7 @@ static ab_update_operand widened(const ab_tensor *tensor, int64_t first, int64_t
 
 /* A block in place, or widened to `room`. */
 static ab_update_operand take(const ab_tensor *tensor, int64_t first, int64_t n, float *room) {
-    if (!is_half(tensor) && !ab_is_f32(tensor)) return widened(tensor, first, n, room);
+    if (!ab_is_half(tensor->format) && !ab_is_f32(tensor)) return widened(tensor, first, n, room);
     return (ab_update_operand){ab_element(tensor, first), ab_container_of(tensor->format)};
 }
 
@@ -45,9 +44,9 @@ static void put(const ab_tensor *tensor, int64_t first, int64_t n, const ab_upda
 
 /* The new weight as it is before it is stored, where a model's copy in another format is rounded from it. */
 static ab_update_operand take_weight(const ab_update_item *item, int64_t first, int64_t n, float *room) {
-    const bool copied = item->model && !is_half(item->model);
-    return copied && is_half(item->weight) ? widened(item->weight, first, n, room)
-                                           : take(item->weight, first, n, room);
+    const bool copied = item->model && !ab_is_half(item->model->format);
+    return copied && ab_is_half(item->weight->format) ? widened(item->weight, first, n, room)
+                                                      : take(item->weight, first, n, room);
 }
 
 static int states_of(const ab_update_item *item) {
@@ -58,7 +57,7 @@ static int states_of(const ab_update_item *item) {
 
 static void update_block(const update_job *job, const ab_update_item *item, int64_t block) {
     const int64_t first = block * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(item->weight) - first);
-    const ab_tensor *half_model = item->model && is_half(item->model) ? item->model : NULL;
+    const ab_tensor *half_model = item->model && ab_is_half(item->model->format) ? item->model : NULL;
     const ab_tensor *other_model = half_model ? NULL : item->model;
     const int states = states_of(item);
     block_room room;

@@ -37,9 +37,8 @@ static AB_FORCE_INLINE float *take(const ab_update_operand *from, int64_t at, fl
 /* Stores a piece that is not in place. */
 static AB_FORCE_INLINE void put(const ab_update_operand *to, int64_t at, const float *values,
                                 const int64_t n) {
-    uint16_t *half = (uint16_t *)to->data + at;
-    if (to->stored == AB_STORED_FP16) narrow_fp16(half, values, n);
-    if (to->stored == AB_STORED_BF16) narrow_bf16(half, values, n);
+    if (to->stored == AB_STORED_FP32) return;
+    narrow_stored((char *)to->data + ab_stored_bytes(to->stored, at), values, to->stored, n);
 }
 
 static AB_FORCE_INLINE void update_piece(const int kind, const int states, const float *constant,

@@ -4,6 +4,7 @@
 
 #include "kernels/census/vec_census.h"
 #include "kernels/format/convert.h"
+#include "kernels/format/halves.h"
 #include "kernels/format/stored.h"
 #include "kernels/vec/isa.h"
 
@@ -65,9 +66,8 @@ static const float *padded(source *s, const float *values, int64_t n) {
 
 /* Whether the loops accept the stored format without widening. */
 static bool taken_as_stored(const source *s, const ab_vec_census *loops) {
-    const bool half = ab_container_of(s->format) != AB_STORED_FP32;
     bool aligned = (uintptr_t)s->data % sizeof(uint16_t) == 0;
-    return half && aligned && s->stride == 1 && loops->takes_halves;
+    return ab_is_half(s->format) && aligned && s->stride == 1 && loops->takes_halves;
 }
 
 /* The block at `first` of n values in all; widened, and padded at the end, if need be. */

@@ -1,6 +1,6 @@
 /* Whether the oneDNN that was found at run time computes on the calling thread, as sliced.c needs it to and
- * as
- * --threads promises. The name libdnnl.so.3 says nothing of that: every 3.x has it, whatever its threads are.
+ * as --threads promises. The name libdnnl.so.3 says nothing of that: every 3.x has it, whatever its threads
+ * are.
  *
  * Usable are libraries without threads and those of the OpenMP runtime of this program, whose number of
  * threads it sets. Observed with builds of the package index: of TBB and of SYCL (whose CPU threads are

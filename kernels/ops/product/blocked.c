@@ -103,7 +103,7 @@ static bool writes_plain(const blocked_job *job, const piece *x) {
 
 /* Whether the unit rounds the results as it computes the last part: there are none past the end of lines. */
 static bool rounds(const blocked_job *job, const piece *x) {
-    return x->last && job->p->unit.rounds && ab_container_of(job->dst.format) != AB_STORED_FP32 &&
+    return x->last && job->p->unit.rounds && ab_is_half(job->dst.format) &&
            x->columns.count % AB_PANEL_STEP == 0;
 }
 
@@ -140,11 +140,12 @@ static void run_panel(const blocked_job *job, const buffers *b, const ab_blocked
     if (!direct && !x->first) ab_vec_part_get()->read(b->sums, AB_PANEL, &result);
     for (int64_t part = 0; part < parts_of(job); part++) {
         const int64_t count = piece_of(job->section.count, p->part, part).count;
+        const bool ends = part + 1 == parts_of(job);
         m.inner = ab_div_up(count, p->unit.inner) * p->unit.inner;
         m.panel = packed_part(job, panel, part);
         m.lines.data = (const char *)lines->data + ab_format_bytes(p->unit.format, part * p->part);
-        m.stored = x->last && !direct && part + 1 == parts_of(job) ? &rounded : NULL;
-        m.rounded = rounds_last && part + 1 == parts_of(job) ? &rounded : NULL;
+        m.stored = x->last && !direct && ends ? &rounded : NULL;
+        m.rounded = rounds_last && ends ? &rounded : NULL;
         p->unit.multiply(&m);
         m.continues = true;
     }

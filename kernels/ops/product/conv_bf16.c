@@ -8,6 +8,7 @@
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/bf16_unit.h"
+#include "kernels/ops/product/image_pieces.h"
 #include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/vec_ops.h"
 
@@ -77,15 +78,11 @@ static void copy_image(const conv_job *job, int64_t image, uint16_t *copy) {
                (size_t)(columns * p->channels) * sizeof *copy);
 }
 
-/* Fetches a part of the image after this one, so that all parts together are the image. values: of an image
- * of `from`. */
+/* Fetches a part of the image after this one (ab_fetch_part). values: of an image of `from`. */
 static void fetch_next(const conv_job *job, const uint16_t *from, int64_t values, int64_t image, int64_t part,
                        int64_t parts) {
-    enum { LINE = 64 / sizeof(uint16_t) };
-    if (image + 1 >= job->p->conv.batch) return;
-    from += (image + 1) * values;
-    for (int64_t i = values * part / parts; i < values * (part + 1) / parts; i += LINE)
-        __builtin_prefetch(from + i, 0, 2);
+    if (image + 1 < job->p->conv.batch)
+        ab_fetch_part(from + (image + 1) * values, values * (int64_t)sizeof *from, part, parts);
 }
 
 static bool is_finite(const uint16_t *from, int64_t values, int64_t image) {

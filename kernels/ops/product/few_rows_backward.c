@@ -153,7 +153,7 @@ static void add_part(const few_job *job, const group *g, int64_t line, int64_t c
 
 /* Whether tiles round to the result: they do not pass the end of its lines. */
 static bool rounds_result(const few_job *job, const group *g) {
-    return ab_container_of(job->dst.format) != AB_STORED_FP32 && g->count % AB_PANEL_STEP == 0;
+    return ab_is_half(job->dst.format) && g->count % AB_PANEL_STEP == 0;
 }
 
 static void run_block(const few_job *job, group *g, int64_t line) {

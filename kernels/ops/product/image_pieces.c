@@ -37,7 +37,11 @@ const float *ab_piece_read(const ab_image_pieces *pieces, const ab_pass_args *ar
     return ab_read(tensor, image * n, n, buffer_of(pieces, args, piece));
 }
 
-enum { LINE = 64 };
+void ab_fetch_part(const void *from, int64_t bytes, int64_t part, int64_t parts) {
+    enum { LINE = 64 };
+    for (int64_t at = bytes * part / parts; at < bytes * (part + 1) / parts; at += LINE)
+        __builtin_prefetch((const char *)from + at, 0, 2);
+}
 
 static const ab_tensor *stored_piece(const ab_pass_stored *stored, int piece) {
     if (!stored) return NULL;
@@ -49,9 +53,7 @@ void ab_piece_ask(const ab_image_pieces *pieces, const ab_pass_args *args, int p
     const ab_tensor *tensor = stored_piece(args->stored, piece);
     if (image >= images || !tensor || ab_is_f32(tensor)) return;
     const int64_t bytes = (int64_t)ab_format_bytes(tensor->format, pieces->count[piece]);
-    const char *from = (const char *)tensor->data + image * bytes;
-    for (int64_t at = bytes * part / parts; at < bytes * (part + 1) / parts; at += LINE)
-        __builtin_prefetch(from + at, 0, 2);
+    ab_fetch_part((const char *)tensor->data + image * bytes, bytes, part, parts);
 }
 
 float *ab_piece_target(const ab_image_pieces *pieces, const ab_pass_args *args, int64_t image) {

@@ -33,6 +33,9 @@ const float *ab_piece_read(const ab_image_pieces *pieces, const ab_pass_args *ar
 void ab_piece_ask(const ab_image_pieces *pieces, const ab_pass_args *args, int piece, int64_t image,
                   int64_t images, int64_t part, int64_t parts);
 
+/* Fetches part `part` of `parts` of `bytes` bytes: all parts together are all of them. */
+void ab_fetch_part(const void *from, int64_t bytes, int64_t part, int64_t parts);
+
 /* Where to compute an image of dst; ab_piece_store then rounds it to the tensor if it is half. */
 float *ab_piece_target(const ab_image_pieces *pieces, const ab_pass_args *args, int64_t image);
 void ab_piece_store(const ab_image_pieces *pieces, const ab_pass_args *args, int64_t image,

@@ -5,6 +5,7 @@
 #define AB_KERNELS_OPS_PRODUCT_PARTS_H
 
 #include "kernels/format/convert.h"
+#include "kernels/format/halves.h"
 #include "kernels/format/stored.h"
 #include "kernels/ops/product/pass.h"
 #include "kernels/ops/product/vec_part.h"

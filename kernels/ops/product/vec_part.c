@@ -9,9 +9,9 @@
 static AB_FORCE_INLINE void read_rows(float *dst, int64_t dst_step, const ab_panel_part *part,
                                       const ab_stored stored) {
     enum { LINE = 64, AHEAD = 8 };
-    const int64_t step = part->step * (int64_t)ab_stored_bytes(stored, 1),
-                  bytes = part->columns * (int64_t)ab_stored_bytes(stored, 1), rows = part->rows,
-                  columns = part->columns;
+    const int64_t rows = part->rows, columns = part->columns,
+                  step = (int64_t)ab_stored_bytes(stored, part->step),
+                  bytes = (int64_t)ab_stored_bytes(stored, columns);
     const char *from = part->data;
     for (int64_t r = 0; r < rows; r++, from += step, dst += dst_step) {
         for (int64_t at = 0; r + AHEAD < rows && at < bytes; at += LINE)
@@ -38,8 +38,8 @@ static void pack(float *panel, const ab_panel_part *from) {
 
 static AB_FORCE_INLINE void store_rows(const ab_panel_part *part, const float *src, int64_t src_step,
                                        const ab_stored stored) {
-    const int64_t step = part->step * (int64_t)ab_stored_bytes(stored, 1), rows = part->rows,
-                  columns = part->columns;
+    const int64_t rows = part->rows, columns = part->columns,
+                  step = (int64_t)ab_stored_bytes(stored, part->step);
     char *to = part->data;
     for (int64_t r = 0; r < rows; r++, to += step, src += src_step) narrow_stored(to, src, stored, columns);
 }
